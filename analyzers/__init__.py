@@ -1,0 +1,1 @@
+"""From kernel files to facts, findings, audits and scores."""

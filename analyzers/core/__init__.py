@@ -1,0 +1,1 @@
+"""What detectors need of facts, whatever language they came from."""

@@ -1,0 +1,1 @@
+"""Front end for Triton, Gluon, TLX and other Python kernel languages."""

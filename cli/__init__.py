@@ -1,0 +1,1 @@
+"""The front door d2kc; composes the rooms, holds no logic."""

@@ -1,0 +1,1 @@
+"""The language as data and the records that every room exchanges."""
