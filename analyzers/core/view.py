@@ -1,0 +1,169 @@
+"""A kernel variant as detectors see it: its operations with the questions that every detector asks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+
+from d2k.analyzers.core.fold import fold
+from d2k.spec.facts import NONE, Body, Constant, Function, Kernel, Kind, Loop, Op, Place, Program, Variant
+
+
+class BodyView:
+    """Queries over one body; answers are cached, bodies never change."""
+
+    def __init__(self, body: Body, constants: dict[str, Constant] | None = None) -> None:
+        self.body = body
+        self.constants: dict[str, Constant] = dict(constants or {})
+        self._folded: dict[int, Constant] = {}
+        self._slices: dict[int, frozenset[int]] = {}
+
+    def op(self, value: int) -> Op:
+        return self.body.ops[value]
+
+    def loop(self, index: int) -> Loop:
+        return self.body.loops[index]
+
+    @cached_property
+    def _by_kind(self) -> dict[Kind, tuple[int, ...]]:
+        found: dict[Kind, list[int]] = {}
+        for value, op in enumerate(self.body.ops):
+            found.setdefault(op.kind, []).append(value)
+        return {kind: tuple(values) for kind, values in found.items()}
+
+    def values(self, *kinds: Kind, name: str | Sequence[str] | None = None) -> tuple[int, ...]:
+        """Values of these kinds in program order, of one name or one of several names if given."""
+        names = (name,) if isinstance(name, str) else name
+        found = [value for kind in kinds for value in self._by_kind.get(kind, ())]
+        if len(kinds) > 1:
+            found.sort()
+        return tuple(value for value in found if names is None or self.op(value).name in names)
+
+    @cached_property
+    def _users(self) -> tuple[tuple[int, ...], ...]:
+        users: list[list[int]] = [[] for _ in self.body.ops]
+        for value, op in enumerate(self.body.ops):
+            for arg in dict.fromkeys(op.args):
+                if arg != NONE:
+                    users[arg].append(value)
+        return tuple(tuple(one) for one in users)
+
+    def users(self, value: int) -> tuple[int, ...]:
+        """Operations that take `value` as an operand."""
+        return self._users[value]
+
+    def fold(self, value: int) -> Constant:
+        """The compile-time constant that `value` is in this variant, or None."""
+        if value == NONE:
+            return None
+        if value not in self._folded:
+            self._folded[value] = fold(self.body, value, self.constants)
+        return self._folded[value]
+
+    def fold_int(self, value: int) -> int | None:
+        constant = self.fold(value)
+        return constant if isinstance(constant, int) and not isinstance(constant, bool) else None
+
+    def dims(self, value: int) -> tuple[int | None, ...] | None:
+        """The tile shape of `value` with constants filled in; None if its rank is not known."""
+        shape = self.op(value).shape
+        return None if shape is None else tuple(self.fold_int(dim) for dim in shape)
+
+    def slice(self, value: int) -> frozenset[int]:
+        """All values that `value` is computed from, itself included (through loops, memory not followed)."""
+        if value not in self._slices:
+            self._slices[value] = frozenset(self.walk(value, lambda _: True))
+        return self._slices[value]
+
+    def walk(self, value: int, through: Callable[[Op], bool]) -> Iterator[int]:
+        """`value` and what it is computed from; operands of an operation are visited only if `through` accepts it."""
+        seen = {value}
+        stack = [value]
+        while stack:
+            at = stack.pop()
+            yield at
+            op = self.op(at)
+            if at == value or through(op):
+                for arg in reversed(op.args):
+                    if arg != NONE and arg not in seen:
+                        seen.add(arg)
+                        stack.append(arg)
+
+    def flows_to(self, value: int, through: Callable[[Op], bool] = lambda _: True) -> Iterator[int]:
+        """`value` and all operations that use it, directly or through operations that `through` accepts."""
+        seen = {value}
+        stack = [value]
+        while stack:
+            at = stack.pop()
+            yield at
+            if at == value or through(self.op(at)):
+                for user in self.users(at):
+                    if user not in seen:
+                        seen.add(user)
+                        stack.append(user)
+
+    def depends(self, value: int, on: int) -> bool:
+        return on in self.slice(value)
+
+    def strip(self, value: int) -> int:
+        """The value behind casts, reshapes, broadcasts, conditions on entry and copies."""
+        while self.op(value).kind in (Kind.CAST, Kind.SHAPE) and self.op(value).args and self.op(value).name != "index":
+            value = self.op(value).args[0]
+        return value
+
+    def loops_of(self, value: int) -> tuple[int, ...]:
+        """Indices of the loops around `value`, innermost first."""
+        return self.ancestors(self.op(value).loop)
+
+    def ancestors(self, loop: int) -> tuple[int, ...]:
+        chain: list[int] = []
+        while loop != NONE:
+            chain.append(loop)
+            loop = self.loop(loop).parent
+        return tuple(chain)
+
+    def inside(self, loop: int) -> tuple[int, ...]:
+        """Values defined in `loop`, those in its inner loops included, in program order."""
+        return tuple(value for value in range(len(self.body.ops)) if loop in self.loops_of(value))
+
+    def roots(self, address: int) -> tuple[int, ...]:
+        """PARAM and ALLOC values that an address, array or descriptor is derived from; indices through memory are not followed."""
+        arithmetic = (Kind.ELEMENTWISE, Kind.PHI, Kind.SHAPE, Kind.CAST, Kind.DESCRIPTOR, Kind.ITEM, Kind.CONTROL)
+        found = [v for v in self.walk(address, lambda op: op.kind in arithmetic) if self.is_root(v)]
+        return tuple(sorted(found))
+
+    def is_root(self, value: int) -> bool:
+        op = self.op(value)
+        return op.kind is Kind.ALLOC or (op.kind is Kind.PARAM and not op.attrs.get("constexpr"))
+
+
+class KernelView(BodyView):
+    """One variant of one kernel inside its program. `target` is an architecture such as `sm_100a`."""
+
+    def __init__(self, program: Program, kernel: Kernel, variant: Variant, target: str) -> None:
+        super().__init__(variant.body, dict(variant.constants))
+        self.program = program
+        self.kernel = kernel
+        self.variant = variant
+        self.target = target
+
+    @property
+    def launch_sites(self) -> tuple[tuple[Function, Op], ...]:
+        """Host functions and LAUNCH operations that launch this variant."""
+        functions = {function.name: function for function in self.program.functions}
+        return tuple(
+            (functions[name], functions[name].body.ops[value])
+            for name, value in self.variant.sites
+            if name in functions
+        )
+
+    def pointer(self, address: int) -> str | None:
+        """Name of the one pointer parameter that `address` is derived from; None if there is none or several."""
+        pointers = {param.name for param in self.kernel.params if param.pointer}
+        roots = [self.op(root) for root in self.roots(address)]
+        names = {op.name for op in roots if op.kind is Kind.PARAM}
+        candidates = names & pointers or names
+        return candidates.pop() if len(candidates) == 1 else None
+
+    def place(self, value: int) -> Place:
+        return self.op(value).place
