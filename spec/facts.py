@@ -1,10 +1,12 @@
 """Facts about a program: one small intermediate form for every kernel language.
 
-A front end lowers each kernel, once for each set of compile-time constants, to a `Body`: operations in program order, each defining
-one value (static single assignment), with loops, guards and source places. Host functions are lowered to the same form. Detectors
-read this form only, so that one detector serves Triton and CUDA wherever the meaning is the same.
+A front end lowers each kernel, once for each set of compile-time constants, to a `Body`: operations in program order,
+each defining one value (static single assignment), with loops, guards and source places. Host functions are lowered to
+the same form. Detectors read this form only, so that one detector serves Triton and CUDA wherever the meaning is the
+same.
 
-A value is the index of the operation that defines it in `Body.ops`. `NONE` (-1) stands for an operand that is not there.
+A value is the index of the operation that defines it in `Body.ops`. `NONE` (-1) stands for an operand that is not
+there.
 """
 
 from __future__ import annotations
@@ -47,9 +49,11 @@ class Kind(StrEnum):
     ARANGE = "arange"  # args (start, stop): one value for each element of the block's tile
     FULL = "full"  # args (value,): a tile filled with one value, such as zeros
     ELEMENTWISE = "elementwise"
-    # add sub mul div floordiv mod neg abs fma min max | exp exp2 log log2 sqrt rsqrt rcp tanh sigmoid erf sin cos floor ceil |
+    # add sub mul div floordiv mod neg abs fma min max | exp exp2 log log2 sqrt rsqrt rcp tanh sigmoid erf sin cos
+    # floor ceil |
     # and or xor not shl shr popc | eq ne lt le gt ge | where(cond, yes, no) clamp
-    # [fast true]: a hardware approximation asked for by name (__expf, ex2.approx); [packed 2]: two values an instruction
+    # [fast true]: a hardware approximation asked for by name (__expf, ex2.approx); [packed 2]: two values an
+    # instruction
     CAST = "cast"  # name cast | bitcast; the result's dtype is `Op.dtype`; [saturate] [packed]
     SHAPE = "shape"  # trans reshape expand_dims broadcast permute split join slice index cat flip
     REDUCE = "reduce"  # sum max min argmax argmin prod and or xor | custom; over elements of a tile [axis]
@@ -57,16 +61,22 @@ class Kind(StrEnum):
     SORT = "sort"  # sort topk
     HISTOGRAM = "histogram"  # [bins]
     MMA = "mma"  # args (a, b, accumulator or NONE, scales…)
-    # [instr any|mma_sync|wgmma|tcgen05|wmma|fma] [a_dtype] [b_dtype] [acc_dtype] [m] [n] [k] [scaled mxfp8|mxfp4|nvfp4|true] [cta_group 2]
+    # [instr any|mma_sync|wgmma|tcgen05|wmma|fma] [a_dtype] [b_dtype] [acc_dtype] [m] [n] [k] [scaled
+    # mxfp8|mxfp4|nvfp4|true] [cta_group 2]
     LOAD = "load"  # args (address or array or descriptor, mask, indices…)
     STORE = "store"  # args (address or array or descriptor, value, mask, indices…)
-    # both: [space] [via pointer|block_pointer|descriptor|array|vector] [bits per thread] [eviction] [cache] [volatile] [sem] [scope]
-    ATOMIC = "atomic"  # add max min cas exch or and xor inc; args (address, value, mask, …) [space] [sem] [scope] [width elements] [returns used?]
+    # both: [space] [via pointer|block_pointer|descriptor|array|vector] [bits per thread] [eviction] [cache]
+    # [volatile] [sem] [scope]
+    ATOMIC = "atomic"
+    # add max min cas exch or and xor inc; args (address, value, mask, …) [space] [sem] [scope] [width elements]
+    # [returns used?]
     COPY = "copy"  # asynchronous copies; args (destination, source)
-    # name cp_async | tma | bulk; [direction load|store|reduce|gather|scatter|prefetch] [multicast] [bytes] [tensor true] [cache]
+    # name cp_async | tma | bulk; [direction load|store|reduce|gather|scatter|prefetch] [multicast] [bytes]
+    # [tensor true] [cache]
     COMMIT = "commit"  # closes a group of asynchronous copies or MMAs; name cp_async | bulk | wgmma | tcgen05
     WAIT = "wait"  # waits for groups; name as above [outstanding n: groups that may still be in flight]
-    BARRIER = "barrier"  # syncthreads syncwarp named cluster grid | mbarrier_init mbarrier_arrive mbarrier_expect mbarrier_wait
+    BARRIER = "barrier"
+    # syncthreads syncwarp named cluster grid | mbarrier_init mbarrier_arrive mbarrier_expect mbarrier_wait
     FENCE = "fence"  # [scope] [sem] [proxy]
     SHUFFLE = "shuffle"  # xor up down idx; args (value, lane or offset)
     REDUX = "redux"  # warp-wide reduction instruction: sum max min and or xor
@@ -75,9 +85,12 @@ class Kind(StrEnum):
         "alloc"  # on-chip memory or a register array [space shared|tmem|local] [dynamic]; shape and dtype are the op's
     )
     # [layout swizzle|padding|…] [swizzle bytes] [columns: TMEM]
-    DESCRIPTOR = "descriptor"  # a tensor map; args (base pointer, shape…, strides…) [block: tuple of ints] [swizzle] [host true: made by host code]
+    DESCRIPTOR = "descriptor"
+    # a tensor map; args (base pointer, shape…, strides…) [block: tuple of ints] [swizzle] [host true: made by
+    # host code]
     CONTROL = "control"
-    # setmaxnreg_inc setmaxnreg_dec [registers] | pdl_wait pdl_launch | nanosleep | prefetch | assume (multiple_of, max_contiguous) [value]
+    # setmaxnreg_inc setmaxnreg_dec [registers] | pdl_wait pdl_launch | nanosleep | prefetch | assume
+    # (multiple_of, max_contiguous) [value]
     ASM = "asm"  # inline PTX not covered above: name is the mnemonic [modifiers] [text]
     CALL = "call"  # a call whose body is not known: name is the dotted callee
     PHI = "phi"  # name loop (args: before, next) | if (args: condition, then, else)
@@ -103,7 +116,8 @@ class Guard(msgspec.Struct, frozen=True, gc=False):
 class Op(msgspec.Struct, frozen=True, gc=False):
     """One operation; it defines the value of its own index in `Body.ops`.
 
-    `shape` holds values (indices of operations) for the tile's dimensions, or None where it is not known; () is a scalar.
+    `shape` holds values (indices of operations) for the tile's dimensions, or None where it is not known; () is a
+    scalar.
     `calls` are the call sites through which a helper was inlined, outermost first.
     `variable` is the source name that the value was assigned to, if any.
     `partition` names the role region of a warp-specialized kernel ("" outside).
@@ -124,7 +138,8 @@ class Op(msgspec.Struct, frozen=True, gc=False):
 
 
 class Carried(msgspec.Struct, frozen=True, gc=False):
-    """A variable that a loop updates: `phi` is its value inside, `before` on entry, `next` at the end of an iteration."""
+    """A variable that a loop updates: `phi` is its value inside, `before` on entry, `next` at the end of an
+    iteration."""
 
     variable: str
     before: int
@@ -169,7 +184,8 @@ class Body(msgspec.Struct, frozen=True):
     loops: tuple[Loop, ...]
     mentions: tuple[Mention, ...] = ()
     unresolved: tuple[Mention, ...] = ()
-    """Calls into code that was not given, and constructs that the front end cannot lower: what depends on them is unknown."""
+    """Calls into code that was not given, and constructs that the front end cannot lower: what depends on them is
+    unknown."""
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -193,7 +209,8 @@ class Variant(msgspec.Struct, frozen=True):
     """A kernel with one set of compile-time constants: one autotune configuration, one template instantiation.
 
     `label` is "" where there is only one. `chosen_by`: launch autotune heuristic template default unknown.
-    Constants whose value is not known are missing from `constants`. `sites` are launches: (host function, value of the LAUNCH op).
+    Constants whose value is not known are missing from `constants`. `sites` are launches: (host function, value
+    of the LAUNCH op).
     """
 
     label: str
@@ -230,7 +247,8 @@ class Kernel(msgspec.Struct, frozen=True):
     reach: Reach
     variants: tuple[Variant, ...]
     attrs: Mapping[str, AttrValue] = {}
-    """launch_bounds_threads, launch_bounds_blocks, cluster_dims, autotuned, heuristics, configs_total, error_bytes, …"""
+    """launch_bounds_threads, launch_bounds_blocks, cluster_dims, autotuned, heuristics, configs_total,
+    error_bytes, …"""
 
 
 class Function(msgspec.Struct, frozen=True):

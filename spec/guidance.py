@@ -19,7 +19,8 @@ class Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One piece of guidance.
 
     `applies` is the item's `when`, already evaluated: for each target architecture (`sm90`, `sm100`) the workloads
-    on which the item applies. `when` keeps its text for people. `given` makes the item not applicable when it does not hold.
+    on which the item applies. `when` keeps its text for people. `given` makes the item not applicable when it
+    does not hold.
     `free` marks an item that the naive kernel earns.
     """
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from d2k.spec.facts import Place
-from d2k.spec.finding import FoundValue, Reason
+from d2k.spec.finding import FoundValue, Reason, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,15 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """The property is not implemented; `evidence` is the nearest miss (a `num_stages=1`, a descriptor that nothing loads through)."""
+    """The property is not implemented; `evidence` is the nearest miss: a `num_stages=1`, an unused descriptor.
+
+    `certain` says that code which was not given, such as an imported helper, cannot change the verdict.
+    """
 
     reason: Reason = Reason.NO_TRACE
     detail: str = ""
     evidence: tuple[Evidence, ...] = ()
+    certain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +68,16 @@ NEEDS_COMPILED = "needs compiled evidence"
 class Example:
     """A source with the verdict it must get; the tests and `d2kc explain PROPERTY` are made from these.
 
-    `language` is `triton` or `cuda` (or another front end's name). `attributes` must be among those found in some instance.
-    A negative names the trap it stands for and differs from a positive in one thing. `code` may leave out
-    `import torch, triton, triton.language as tl` (or the usual CUDA includes): the test supplies them.
+    `language` is `triton` or `cuda`. `attributes` must be among those found in some instance. A negative names
+    the trap it
+    stands for and differs from a positive in one thing. `code` may leave out `import torch, triton,
+    triton.language as tl`
+    (or the usual CUDA includes): the test supplies them. `status` is `present`, `absent` or `unknown`.
     """
 
     name: str
     language: str
     code: str
-    present: bool
+    status: Status
     attributes: Mapping[str, FoundValue] = field(default_factory=dict)
     trap: str = ""

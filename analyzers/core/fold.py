@@ -10,6 +10,9 @@ from d2k.spec.facts import NONE, Body, Constant, Kind
 MAX_BITS = 128
 """Results wider than this are given up: shifts and powers in hostile sources could take all memory."""
 
+FOLDED = frozenset({Kind.ELEMENTWISE, Kind.CAST, Kind.FULL})
+"""Kinds whose operands folding looks at."""
+
 Number = bool | int | float
 
 
@@ -107,7 +110,7 @@ def fold(body: Body, value: int, constants: Mapping[str, Constant]) -> Constant:
             known[at] = None if isinstance(constant, tuple) else constant
         elif op.kind is Kind.PARAM:
             known[at] = constants.get(op.name)
-        elif op.kind is Kind.ELEMENTWISE or (op.kind is Kind.CAST and op.name == "cast") or op.kind is Kind.FULL:
+        elif op.kind in FOLDED and op.name != "bitcast":
             # operands come before their user, except through a loop's phi, which never folds: no cycle is possible
             missing = [arg for arg in op.args if arg != NONE and arg not in known]
             if missing:

@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from d2k.analyzers.core.fold import fold
-from d2k.spec.facts import NONE, Body, Constant, Function, Kernel, Kind, Loop, Op, Place, Program, Variant
+from d2k.analyzers.core.fold import FOLDED, fold
+from d2k.spec.facts import (
+    NONE,
+    Body,
+    Constant,
+    Kernel,
+    Kind,
+    Launch,
+    Loop,
+    Op,
+    Place,
+    Program,
+    Reach,
+    Variant,
+)
 
 
-class BodyView:
-    """Queries over one body; answers are cached, bodies never change."""
+class BodyGraph:
+    """The structure of one body, whatever its constants: who uses a value and what a value is computed from."""
 
-    def __init__(self, body: Body, constants: dict[str, Constant] | None = None) -> None:
+    def __init__(self, body: Body) -> None:
         self.body = body
-        self.constants: dict[str, Constant] = dict(constants or {})
-        self._folded: dict[int, Constant] = {}
         self._slices: dict[int, frozenset[int]] = {}
-
-    def op(self, value: int) -> Op:
-        return self.body.ops[value]
-
-    def loop(self, index: int) -> Loop:
-        return self.body.loops[index]
+        self._reads: dict[int, frozenset[str]] = {}
 
     @cached_property
-    def _by_kind(self) -> dict[Kind, tuple[int, ...]]:
+    def by_kind(self) -> dict[Kind, tuple[int, ...]]:
         found: dict[Kind, list[int]] = {}
         for value, op in enumerate(self.body.ops):
             found.setdefault(op.kind, []).append(value)
         return {kind: tuple(values) for kind, values in found.items()}
 
-    def values(self, *kinds: Kind, name: str | Sequence[str] | None = None) -> tuple[int, ...]:
-        """Values of these kinds in program order, of one name or one of several names if given."""
-        names = (name,) if isinstance(name, str) else name
-        found = [value for kind in kinds for value in self._by_kind.get(kind, ())]
-        if len(kinds) > 1:
-            found.sort()
-        return tuple(value for value in found if names is None or self.op(value).name in names)
-
     @cached_property
-    def _users(self) -> tuple[tuple[int, ...], ...]:
+    def users(self) -> tuple[tuple[int, ...], ...]:
         users: list[list[int]] = [[] for _ in self.body.ops]
         for value, op in enumerate(self.body.ops):
             for arg in dict.fromkeys(op.args):
@@ -48,14 +46,65 @@ class BodyView:
                     users[arg].append(value)
         return tuple(tuple(one) for one in users)
 
+    def walk(self, value: int, through: Callable[[Op], bool]) -> Iterator[int]:
+        seen = {value}
+        stack = [value]
+        while stack:
+            at = stack.pop()
+            yield at
+            op = self.body.ops[at]
+            if at == value or through(op):
+                for arg in reversed(op.args):
+                    if arg != NONE and arg not in seen:
+                        seen.add(arg)
+                        stack.append(arg)
+
+    def slice(self, value: int) -> frozenset[int]:
+        if value not in self._slices:
+            self._slices[value] = frozenset(self.walk(value, lambda _: True))
+        return self._slices[value]
+
+    def reads(self, value: int) -> frozenset[str]:
+        """Names of the parameters that folding `value` may look at."""
+        if value not in self._reads:
+            ops = (self.body.ops[at] for at in self.walk(value, lambda op: op.kind in FOLDED))
+            self._reads[value] = frozenset(op.name for op in ops if op.kind is Kind.PARAM)
+        return self._reads[value]
+
+
+class BodyView:
+    """Queries over one body under one set of constants. `reads` collects the names of constants that were looked at."""
+
+    def __init__(self, graph: BodyGraph, constants: Mapping[str, Constant]) -> None:
+        self.graph = graph
+        self.body = graph.body
+        self.constants = constants
+        self.reads: set[str] = set()
+        self._folded: dict[int, Constant] = {}
+
+    def op(self, value: int) -> Op:
+        return self.body.ops[value]
+
+    def loop(self, index: int) -> Loop:
+        return self.body.loops[index]
+
+    def values(self, *kinds: Kind, name: str | Sequence[str] | None = None) -> tuple[int, ...]:
+        """Values of these kinds in program order, of one name or one of several names if given."""
+        names = (name,) if isinstance(name, str) else name
+        found = [value for kind in kinds for value in self.graph.by_kind.get(kind, ())]
+        if len(kinds) > 1:
+            found.sort()
+        return tuple(value for value in found if names is None or self.op(value).name in names)
+
     def users(self, value: int) -> tuple[int, ...]:
         """Operations that take `value` as an operand."""
-        return self._users[value]
+        return self.graph.users[value]
 
     def fold(self, value: int) -> Constant:
         """The compile-time constant that `value` is in this variant, or None."""
         if value == NONE:
             return None
+        self.reads |= self.graph.reads(value)
         if value not in self._folded:
             self._folded[value] = fold(self.body, value, self.constants)
         return self._folded[value]
@@ -71,23 +120,11 @@ class BodyView:
 
     def slice(self, value: int) -> frozenset[int]:
         """All values that `value` is computed from, itself included (through loops, memory not followed)."""
-        if value not in self._slices:
-            self._slices[value] = frozenset(self.walk(value, lambda _: True))
-        return self._slices[value]
+        return self.graph.slice(value)
 
     def walk(self, value: int, through: Callable[[Op], bool]) -> Iterator[int]:
         """`value` and what it is computed from; operands of an operation are visited only if `through` accepts it."""
-        seen = {value}
-        stack = [value]
-        while stack:
-            at = stack.pop()
-            yield at
-            op = self.op(at)
-            if at == value or through(op):
-                for arg in reversed(op.args):
-                    if arg != NONE and arg not in seen:
-                        seen.add(arg)
-                        stack.append(arg)
+        return self.graph.walk(value, through)
 
     def flows_to(self, value: int, through: Callable[[Op], bool] = lambda _: True) -> Iterator[int]:
         """`value` and all operations that use it, directly or through operations that `through` accepts."""
@@ -127,7 +164,8 @@ class BodyView:
         return tuple(value for value in range(len(self.body.ops)) if loop in self.loops_of(value))
 
     def roots(self, address: int) -> tuple[int, ...]:
-        """PARAM and ALLOC values that an address, array or descriptor is derived from; indices through memory are not followed."""
+        """PARAM and ALLOC values that an address, array or descriptor is derived from; indices through
+        memory are not followed."""
         arithmetic = (Kind.ELEMENTWISE, Kind.PHI, Kind.SHAPE, Kind.CAST, Kind.DESCRIPTOR, Kind.ITEM, Kind.CONTROL)
         found = [v for v in self.walk(address, lambda op: op.kind in arithmetic) if self.is_root(v)]
         return tuple(sorted(found))
@@ -138,24 +176,25 @@ class BodyView:
 
 
 class KernelView(BodyView):
-    """One variant of one kernel inside its program. `target` is an architecture such as `sm_100a`."""
+    """One variant of one kernel inside its program."""
 
-    def __init__(self, program: Program, kernel: Kernel, variant: Variant, target: str) -> None:
-        super().__init__(variant.body, dict(variant.constants))
+    def __init__(self, program: ProgramView, kernel: Kernel, variant: Variant, graph: BodyGraph) -> None:
+        super().__init__(graph, variant.constants)
         self.program = program
         self.kernel = kernel
         self.variant = variant
-        self.target = target
 
     @property
-    def launch_sites(self) -> tuple[tuple[Function, Op], ...]:
-        """Host functions and LAUNCH operations that launch this variant."""
-        functions = {function.name: function for function in self.program.functions}
-        return tuple(
-            (functions[name], functions[name].body.ops[value])
-            for name, value in self.variant.sites
-            if name in functions
-        )
+    def launch(self) -> Launch:
+        """The launch options of this variant."""
+        self.reads.add(LAUNCH)
+        return self.variant.launch
+
+    def launch_sites(self) -> tuple[tuple[BodyView, int], ...]:
+        """The host bodies and the LAUNCH operations in them that launch this variant."""
+        self.reads.add(SITES)
+        hosts = self.program.hosts
+        return tuple((hosts[name], value) for name, value in self.variant.sites if name in hosts)
 
     def pointer(self, address: int) -> str | None:
         """Name of the one pointer parameter that `address` is derived from; None if there is none or several."""
@@ -167,3 +206,41 @@ class KernelView(BodyView):
 
     def place(self, value: int) -> Place:
         return self.op(value).place
+
+
+LAUNCH = "@launch"
+SITES = "@sites"
+
+
+class ProgramView:
+    """A whole program for one target architecture such as `sm_100a`."""
+
+    def __init__(self, program: Program, target: str) -> None:
+        self.program = program
+        self.target = target
+        self._graphs: dict[int, BodyGraph] = {}
+
+    def graph(self, body: Body) -> BodyGraph:
+        """The graph of `body`; variants that share a body share its graph."""
+        return self._graphs.setdefault(id(body), BodyGraph(body))
+
+    @cached_property
+    def hosts(self) -> dict[str, BodyView]:
+        """Every host function by name, and the module's own code under ""."""
+        found = {one.name: BodyView(self.graph(one.body), {}) for one in self.program.functions}
+        return found | {"": BodyView(self.graph(self.program.module), {})}
+
+    @cached_property
+    def live_hosts(self) -> dict[str, BodyView]:
+        """The host functions that run."""
+        return {one.name: self.hosts[one.name] for one in self.program.functions if one.reachable}
+
+    @cached_property
+    def kernels(self) -> tuple[KernelView, ...]:
+        """Every variant of every kernel that is not dead, in source order."""
+        return tuple(
+            KernelView(self, kernel, variant, self.graph(variant.body))
+            for kernel in self.program.kernels
+            if kernel.reach is not Reach.DEAD
+            for variant in kernel.variants
+        )
