@@ -10,7 +10,7 @@ from typing import cast
 from d2k.analyzers.core import detector as d
 from d2k.analyzers.core.view import LAUNCH, SITES, KernelView, ProgramView
 from d2k.spec.facts import Kernel, Program, Reach
-from d2k.spec.finding import Evidence, Finding, Instance, KernelSummary, Reason, Status, Why
+from d2k.spec.finding import Evidence, Finding, Instance, KernelSummary, Lack, Reason, Status, Why
 from d2k.spec.vocabulary import Property, Tier, vocabulary
 
 DetectKernel = Callable[[KernelView], d.Detection]
@@ -48,7 +48,7 @@ def _kernel_finding(prop: Property, view: ProgramView, detect: DetectKernel) -> 
         if isinstance(answer.detection, tuple)
         for match in answer.detection
     )
-    return _combine(prop, view, instances, tuple(answer.detection for answer in answers))
+    return _combine(prop, view, instances, tuple(answer.detection for answer in answers), _lacks(answers))
 
 
 def _program_finding(prop: Property, view: ProgramView, detect: DetectProgram) -> Finding:
@@ -99,15 +99,39 @@ def _normal(detection: d.Detection, kernel: KernelView) -> d.Detection:
     return detection
 
 
+def _lacks(answers: Iterable[_Answer]) -> tuple[Lack, ...]:
+    """What the variants without a match say, those of one kernel that say the same together."""
+    configs: dict[tuple[str, Status, Why], list[str]] = {}
+    for answer in answers:
+        said = answer.detection
+        if isinstance(said, tuple):
+            continue
+        status = Status.UNKNOWN if isinstance(said, d.Undecided) else Status.ABSENT
+        why = _why(said.reason, said.detail, said.evidence)
+        configs.setdefault((answer.kernel.kernel.name, status, why), []).append(answer.kernel.variant.label)
+    return tuple(
+        Lack(kernel, tuple(label for label in labels if label), status, why)
+        for (kernel, status, why), labels in configs.items()
+    )
+
+
 def _combine(
-    prop: Property, view: ProgramView, instances: tuple[Instance, ...], detections: tuple[d.Detection, ...]
+    prop: Property,
+    view: ProgramView,
+    instances: tuple[Instance, ...],
+    detections: tuple[d.Detection, ...],
+    lacks: tuple[Lack, ...] = (),
 ) -> Finding:
     if instances:
-        return Finding(prop.id, Status.PRESENT, Tier.SOURCE, instances)
+        return Finding(prop.id, Status.PRESENT, Tier.SOURCE, instances, lacks=lacks)
     undecided = next((one for one in detections if isinstance(one, d.Undecided)), None)
     if undecided is not None:
         return Finding(
-            prop.id, Status.UNKNOWN, Tier.SOURCE, why=_why(undecided.reason, undecided.detail, undecided.evidence)
+            prop.id,
+            Status.UNKNOWN,
+            Tier.SOURCE,
+            why=_why(undecided.reason, undecided.detail, undecided.evidence),
+            lacks=lacks,
         )
     problem = next((one for one in view.program.problems), None)
     if problem is not None and not view.kernels:
@@ -117,7 +141,7 @@ def _combine(
     miss = min(
         misses, key=lambda one: (one.reason is Reason.NO_TRACE, not one.detail, not one.evidence), default=d.Miss()
     )
-    return Finding(prop.id, Status.ABSENT, Tier.SOURCE, why=_why(miss.reason, miss.detail, miss.evidence))
+    return Finding(prop.id, Status.ABSENT, Tier.SOURCE, why=_why(miss.reason, miss.detail, miss.evidence), lacks=lacks)
 
 
 def _unknown(prop: Property, detail: str) -> Finding:

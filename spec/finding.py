@@ -68,14 +68,27 @@ class Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     evidence: tuple[Evidence, ...] = ()
 
 
+class Lack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Configurations of one kernel in which the property is `absent` or `unknown`, and why; () means its only one."""
+
+    kernel: str
+    configs: tuple[str, ...]
+    status: Status
+    why: Why
+
+
 class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One property in one file. `why` explains an absent or unknown status."""
+    """One property in one file. `why` explains an absent or unknown status.
+
+    A property of scope `kernel` has, for each variant of each live kernel, an instance or a place in `lacks`.
+    """
 
     id: str
     status: Status
     tier: Tier
     instances: tuple[Instance, ...] = ()
     why: Why | None = None
+    lacks: tuple[Lack, ...] = ()
 
 
 class GuardFinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
