@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from d2k.analyzers import engine
+from d2k.analyzers.core.view import ProgramView
+from d2k.analyzers.guards.run import guards
 from d2k.spec.facts import Program
 from d2k.spec.finding import Evidence, FileReport, Reason, Why
 from d2k.spec.vocabulary import Tier
@@ -36,15 +38,14 @@ def read(path: str, text: str, options: Options) -> Program:
 
 def report(program: Program, text: str, options: Options) -> FileReport:
     """Every finding about a program that was read from `text`."""
-    from d2k.analyzers.guards import guards
-
+    view = ProgramView(program, options.target)
     return FileReport(
         path=program.path,
         language=program.languages[0] if program.languages else "none",
         content_hash=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
         kernels=tuple(engine.summary(kernel) for kernel in program.kernels),
-        properties=engine.findings(program, options.target),
-        guards=guards(program, options.target),
+        properties=engine.findings(view),
+        guards=guards(view),
         problems=tuple(
             Why(
                 Reason.NOT_ANALYZABLE,

@@ -9,7 +9,7 @@ from typing import cast
 
 from d2k.analyzers.core import detector as d
 from d2k.analyzers.core.view import LAUNCH, SITES, KernelView, ProgramView
-from d2k.spec.facts import Kernel, Program, Reach
+from d2k.spec.facts import Kernel, Reach
 from d2k.spec.finding import Evidence, Finding, Instance, KernelSummary, Lack, Reason, Status, Why
 from d2k.spec.vocabulary import Property, Tier, vocabulary
 
@@ -17,9 +17,8 @@ DetectKernel = Callable[[KernelView], d.Detection]
 DetectProgram = Callable[[ProgramView], d.Detection]
 
 
-def findings(program: Program, target: str) -> tuple[Finding, ...]:
+def findings(view: ProgramView) -> tuple[Finding, ...]:
     """One finding for every property of the vocabulary, in its order."""
-    view = ProgramView(program, target)
     return tuple(find(one, view) for one in vocabulary().properties)
 
 

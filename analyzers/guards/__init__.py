@@ -1,0 +1,1 @@
+"""What a submission does besides its design: one module a guard. Evidence and a suspicion, never a verdict."""

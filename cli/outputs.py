@@ -1,0 +1,74 @@
+"""Where results go: standard output, or a file that is written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from d2k.cli.failure import InputError
+
+
+def colour() -> bool:
+    """Whether standard output takes colour: a terminal, and NO_COLOR not set (FORCE_COLOR overrides both)."""
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def width() -> int:
+    """Columns of the terminal; 100 when piped, so that output does not depend on the place it runs in."""
+    return min(os.get_terminal_size().columns, 140) if sys.stdout.isatty() else 100
+
+
+def emit(text: str, out: str | None = None) -> None:
+    """Print `text`, or write it to the file `out` (`-` is standard output)."""
+    if out is None or out == "-":
+        click.echo(text, nl=not text.endswith("\n"), color=True)
+    else:
+        write(Path(out), text if text.endswith("\n") else text + "\n")
+
+
+def write(path: Path, text: str) -> None:
+    """Replace `path` by `text` in one step, keeping its mode; a full disk or a crash leaves the old file as it was."""
+    path = path.resolve()
+    try:
+        mode = path.stat().st_mode & 0o7777 if path.exists() else None
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.chmod(mode if mode is not None else 0o666 & ~_umask())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InputError(f"cannot write `{path}`: {error.strerror}.") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+class Progress:
+    """A counter on standard error for long work; silent unless that is a terminal."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what, self._total, self._done = what, total, 0
+        self._shown = sys.stderr.isatty() and total > 8
+
+    def step(self) -> None:
+        self._done += 1
+        if self._shown:
+            end = "\n" if self._done == self._total else ""
+            sys.stderr.write(f"\r{self._what} {self._done}/{self._total}{end}")
+            sys.stderr.flush()
