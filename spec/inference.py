@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 
 import msgspec
@@ -323,8 +322,5 @@ def _arity(node: Call, wanted: str, found: int) -> ExpressionError:
 
 
 def _unknown_feature(node: Expression, feature: str) -> ExpressionError:
-    near = get_close_matches(feature, FEATURES, n=1)
-    hint = f"did you mean `{near[0]}`?" if near else f"known features: {', '.join(FEATURES)}"
-    return ExpressionError(
-        Fault.UNKNOWN_FEATURE, node, f"there is no hardware feature `{feature}`", name=feature, help=hint
-    )
+    message = f"there is no hardware feature `{feature}`"
+    return ExpressionError(Fault.UNKNOWN_FEATURE, node, message, name=feature)
