@@ -33,24 +33,29 @@ def emit(text: str, out: str | None = None) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace `path` by `text` in one step, keeping its mode; a full disk or a crash leaves the old file as it was."""
-    path = path.resolve()
+    """Replace `path` by `text`; see `write_bytes`."""
+    write_bytes(path, text.encode("utf-8", "surrogateescape"))
+
+
+def write_bytes(name: str | Path, content: bytes) -> None:
+    """Replace a file in one step, keeping its mode; a full disk or a crash leaves the old file as it was."""
+    path = Path(name).resolve()
     try:
-        mode = path.stat().st_mode & 0o7777 if path.exists() else None
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        temporary = Path(name)
+        mode = path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask()
+        descriptor, temporary_name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(temporary_name)
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-                file.write(text)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.chmod(mode if mode is not None else 0o666 & ~_umask())
+            temporary.chmod(mode)
             temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise InputError(f"cannot write `{path}`: {error.strerror}.") from error
+        raise InputError(f"cannot write `{name}`: {error.strerror}.") from error
 
 
 def _umask() -> int:

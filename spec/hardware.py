@@ -85,6 +85,12 @@ def normalise_architecture(spelling: str) -> str | None:
     return name if name in ARCHITECTURES else None
 
 
+def compile_target(architecture: str) -> str:
+    """The name that compilers take for a known architecture with all its instructions: `sm_100a` for `sm100`."""
+    known = ARCHITECTURES[architecture]
+    return f"sm_{known.generation}{'a' if known.generation >= 90 else ''}"
+
+
 def has_features(architecture: str, needs: frozenset[str]) -> bool:
     """Whether a known architecture has every feature of `needs`."""
     return needs <= ARCHITECTURES[architecture].features

@@ -1,0 +1,74 @@
+"""Reading and analysing the kernel files named on a command line; shared by several commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from d2k import __version__
+from d2k.analyzers import analyze
+from d2k.cli.failure import InputError
+from d2k.cli.inputs import Text, expand, read_kernel
+from d2k.cli.outputs import Progress
+from d2k.spec.facts import Program
+from d2k.spec.finding import FileReport, Report
+from d2k.spec.hardware import ARCHITECTURES, compile_target, normalise_architecture
+from d2k.spec.vocabulary import Tier
+
+SUFFIXES = (".py", *sorted(analyze.CUDA_SUFFIXES - {".c", ".cc", ".cpp", ".cxx"}))
+
+
+@dataclass(frozen=True, slots=True)
+class Analysed:
+    """One file with everything that was made of it."""
+
+    text: Text
+    program: Program
+    report: FileReport
+
+
+def files(names: Sequence[str], options: analyze.Options) -> tuple[Analysed, ...]:
+    """Analyse the files that `names` (files, directories, globs, `-`) stand for. Raises InputError."""
+    paths = expand(names, SUFFIXES)
+    progress = Progress("analysed", len(paths))
+    done: list[Analysed] = []
+    for path in paths:
+        text = read_kernel(path)
+        program = analyze.read(text.path, text.text, options)
+        done.append(Analysed(text, program, analyze.report(program, text.text, options)))
+        progress.step()
+    _check_entry(done, options.entry)
+    return tuple(done)
+
+
+def _check_entry(done: Sequence[Analysed], entry: str) -> None:
+    if not entry:
+        return
+    known = [function.name for one in done for function in one.program.functions]
+    known += [kernel.name for one in done for kernel in one.program.kernels]
+    if entry not in known:
+        from difflib import get_close_matches
+
+        near = get_close_matches(entry, known, n=1)
+        hint = f" Did you mean `{near[0]}`?" if near else f" Known: {', '.join(known[:8]) or 'none'}."
+        raise InputError(f"no function `{entry}` in {', '.join(one.text.path for one in done)}.{hint}")
+
+
+def target(name: str) -> str:
+    """The architecture in its usual spelling (`sm_100a`). Raises InputError."""
+    architecture = normalise_architecture(name)
+    if architecture is None:
+        known = ", ".join(compile_target(one) for one in ARCHITECTURES)
+        raise InputError(f"there is no target `{name}`. Known: {known}.")
+    return compile_target(architecture)
+
+
+def whole(analysed: Sequence[Analysed], options: analyze.Options) -> Report:
+    """The record that `d2kc analyze --json` prints."""
+    return Report(
+        schema="d2k.report.v1",
+        target=options.target,
+        tool=f"d2kc {__version__}",
+        tiers=(Tier.SOURCE,),
+        files=tuple(one.report for one in analysed),
+    )
