@@ -161,6 +161,8 @@ CODES: dict[str, Code] = _table(
         Code("D2K0913", _E, "`{path}` defines no `{name}`", "not found"),
         Code("D2K0914", _E, "{problem}", "expected one task"),
         Code("D2K0915", _E, "this is version {version} of the language; known is {known}", "unknown version"),
+        Code("D2K0917", _E, "modules nest deeper than {limit} levels", "one too many"),
+        Code("D2K0918", _E, "module `{path}` cannot be read: {problem}", "unreadable"),
         Code(
             "D2K0916",
             _W,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import NoReturn
 
 from d2k.compiler import syntax
 from d2k.compiler.source import Span
@@ -64,24 +64,30 @@ class Places:
         return default
 
 
-def lower(node: syntax.Expression, places: Places) -> Expression:
-    """The record of an expression; raises `NotAnExpression`."""
-    return _Lowering(places).lower(node, 0)
+def lower(node: syntax.Expression, places: Places, constants: Mapping[str, int]) -> Expression:
+    """The record of an expression in which names of `constants` (a pattern's parameters) are replaced by their values.
+
+    Raises `NotAnExpression`.
+    """
+    return _Lowering(places, constants).lower(node, 0)
 
 
 class _Lowering:
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, constants: Mapping[str, int]) -> None:
         self._places = places
+        self._constants = constants
 
     def lower(self, node: syntax.Expression, depth: int) -> Expression:
         if depth > DEPTH_LIMIT:
-            raise NotAnExpression(node.span, f"this expression nests deeper than {DEPTH_LIMIT} levels", "name its parts with `let`")
+            raise NotAnExpression(
+                node.span, f"this expression nests deeper than {DEPTH_LIMIT} levels", "name its parts with `let`"
+            )
         return self._places.put(self._record(node, depth + 1), node.span)
 
     def _record(self, node: syntax.Expression, depth: int) -> Expression:
         match node:
             case syntax.Name(name=name):
-                return Name(name)
+                return Number(self._constants[name]) if name in self._constants else Name(name)
             case syntax.Integer(value=value) | syntax.Real(value=value):
                 return Number(value)
             case syntax.Percent(value=value):
@@ -113,7 +119,9 @@ class _Lowering:
                     self.lower(condition, depth), self.lower(consequence, depth), self.lower(alternative, depth)
                 )
             case syntax.FileSymbol():
-                raise NotAnExpression(node.span, "a Python function has no value here", "use `draw` to make contents in Python")
+                raise NotAnExpression(
+                    node.span, "a Python function has no value here", "use `draw` to make contents in Python"
+                )
 
     def _call(self, node: syntax.Call, depth: int) -> Call:
         arguments, named = [], []
@@ -138,10 +146,6 @@ def _quantity(node: syntax.Quantity, value: int | float, unit: str) -> Expressio
 
 
 def _feature(node: syntax.Expression) -> str:
-    if isinstance(node, syntax.Name):
-        return node.name
-    _not_a_feature(node)
-
-
-def _not_a_feature(node: syntax.Expression) -> NoReturn:
-    raise NotAnExpression(node.span, "`has` is followed by hardware features", "write `arch has {tma, cluster}`")
+    if not isinstance(node, syntax.Name):
+        raise NotAnExpression(node.span, "`has` is followed by hardware features", "write `arch has {tma, cluster}`")
+    return node.name

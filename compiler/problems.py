@@ -1,0 +1,60 @@
+"""Diagnostics as they are found, and the nearest known name to an unknown one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from d2k.compiler.diagnostics import Diagnostic, Edit, Note, Severity, diagnostic
+from d2k.compiler.source import Span
+
+
+class Problems:
+    """A list of diagnostics that grows. Within `context` each gets a note that says how one came to its place."""
+
+    def __init__(self) -> None:
+        self.found: list[Diagnostic] = []
+        self._context: tuple[Note, ...] = ()
+
+    @property
+    def errors(self) -> int:
+        return sum(one.severity is Severity.ERROR for one in self.found)
+
+    def add(self, one: Diagnostic) -> None:
+        self.found.append(msgspec.structs.replace(one, notes=one.notes + self._context))
+
+    def report(self, code: str, span: Span, *, help: str = "", note: Note | None = None, **details: object) -> None:
+        """A message of the table, with a help or a note of its own where given."""
+        one = diagnostic(code, span, **details)
+        if help:
+            one = one.with_help(help)
+        self.add(one.with_note(note.text, note.span) if note else one)
+
+    def report_unknown(self, code: str, span: Span, name: str, known: Iterable[str], **details: object) -> None:
+        """An unknown name, with the nearest known one as a fix."""
+        candidates = tuple(known)
+        one = diagnostic(code, span, name=name, known=", ".join(candidates), **details)
+        near = nearest(name, candidates)
+        if near:
+            one = one.with_help(f"did you mean `{near}`?").with_fix(f"write `{near}`", Edit(span, near))
+        self.add(one)
+
+    @contextmanager
+    def context(self, text: str, span: Span) -> Iterator[None]:
+        before = self._context
+        self._context = (Note(text, span), *before)
+        try:
+            yield
+        finally:
+            self._context = before
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a mistyped one probably meant."""
+    from difflib import get_close_matches  # only a file with mistakes needs it
+
+    lowered = {one.lower(): one for one in known}
+    near = get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
+    return lowered[near[0]] if near else None
