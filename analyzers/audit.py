@@ -111,7 +111,7 @@ def _verdict(value: ItemValue) -> Verdict:
         return Verdict.IMPLEMENTED
     if high == 0:
         return Verdict.MISSING
-    return Verdict.PARTIAL if 0 < low and high < 1 else Verdict.UNKNOWN
+    return Verdict.PARTIAL if low > 0 and high < 1 else Verdict.UNKNOWN
 
 
 def _whole_check(item: Item) -> Check:

@@ -66,7 +66,7 @@ class CheckValue:
 class ItemValue:
     """A check over a whole submission.
 
-    `configs` are its values in the configurations of the kernel that decides the credit; `worst` is one of them, the one
+    `configs` are its values in the configurations of the kernel that decides the credit; `worst` is the one of them
     that sets the lower end.
     """
 

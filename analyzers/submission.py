@@ -105,6 +105,10 @@ class Submission:
             if found:
                 detail = f"`{kernel.name}` has it, but nothing launches `{kernel.name}`"
                 return Observed(Status.ABSENT, why=Why(Reason.DEAD_CODE, detail, found[0].evidence))
+        for report in self.reports:
+            for guard in report.guards:
+                if guard.id == "library_delegation" and guard.status == "suspected":
+                    return Observed(Status.ABSENT, why=Why(Reason.DELEGATED_TO_LIBRARY, guard.detail, guard.evidence))
         return Observed(Status.ABSENT, why=Why(Reason.NO_TRACE, "no kernel is launched"))
 
     def _implied(self, identifier: str, variant: Variant) -> Iterator[Instance]:
