@@ -1,7 +1,7 @@
 """The parser's actions: one method for each named alternative of the grammar, called when it is complete.
 
-A method gets the span of the whole alternative and the values of its parts: an `int` is a token's index, None an optional
-part that is absent, a `list` a repetition, everything else a node or a tuple of nodes.
+A method gets the span of the whole alternative and the values of its parts: an `int` is a token's index, None an
+optional part that is absent, a `list` a repetition, everything else a node or a tuple of nodes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from functools import reduce
 import msgspec
 
 from d2k.compiler import syntax as s
-from d2k.compiler.diagnostics import Diagnostic, diagnostic
-from d2k.compiler.lexer import Tokens
+from d2k.compiler.diagnostics import Diagnostic, Edit, diagnostic
+from d2k.compiler.lexer import Tokens, lexicon
+from d2k.compiler.recover import LOOKALIKE_TEXT
 from d2k.compiler.source import Source, Span
 from d2k.compiler.text import TextError, block_value, string_value
 
@@ -48,7 +49,11 @@ class Builder:
     def word(self, span: Span, token: int) -> s.Ident:
         return s.Ident(span, self.text_of(token))
 
-    tensor_kind = cost_kind = word
+    def tensor_kind(self, span: Span, token: int) -> s.Ident:
+        # by the token's kind: a misspelt word may have been taken for the right one
+        return s.Ident(span, lexicon().names[self.tokens.kinds[token]].lower())
+
+    cost_kind = tensor_kind
 
     def dotted(self, span: Span, first: s.Ident, rest: Sequence[s.Ident] = ()) -> s.Dotted:
         return s.Dotted(span, (first, *rest))
@@ -87,6 +92,8 @@ class Builder:
 
     def _integer_value(self, span: Span, text: str) -> int:
         digits = text.replace("_", "").lstrip("0") or "0"
+        if not digits.isdecimal():
+            return 0  # a malformed number, which the parser has reported
         # Python refuses to convert more than 4300 digits, and takes quadratic time below that.
         value = int(digits) if len(digits) <= 20 else MAX_INTEGER + 1
         if value > MAX_INTEGER:
@@ -164,13 +171,18 @@ class Builder:
         return s.Binary(span, "**", base, exponent)
 
     def compare_two(self, span: Span, left: s.Expression, operator: int, right: s.Expression) -> s.Binary:
-        return s.Binary(span, self.text_of(operator), left, right)
+        return s.Binary(span, self._operator(operator), left, right)
+
+    def _operator(self, token: int) -> str:
+        text = self.text_of(token)
+        # `=` and typographic signs have been reported and are taken for what they stand for
+        return "==" if text == "=" else LOOKALIKE_TEXT.get(text, text)
 
     def chain_left(self, span: Span, first: s.Expression, rest: Sequence[int | s.Expression]) -> s.Expression:
         left = first
         for operator, right in zip(rest[::2], rest[1::2], strict=True):
             assert isinstance(operator, int) and not isinstance(right, int)
-            left = s.Binary(Span(span.start, right.span.end, self.source), self.text_of(operator), left, right)
+            left = s.Binary(Span(span.start, right.span.end, self.source), self._operator(operator), left, right)
         return left
 
     def _chain(self, operator: str, span: Span, parts: Sequence[s.Expression]) -> s.Expression:
@@ -201,7 +213,12 @@ class Builder:
     # ---- checks ------------------------------------------------------------------------------------------------------
 
     def filter(self, span: Span, attribute: s.Ident, operator: int, value: s.Expression) -> s.Filter:
-        return s.Filter(span, attribute, self.text_of(operator), (value,))
+        sign = self.text_of(operator)
+        if sign == "==":
+            place = self.token_span(operator)
+            self.diagnostics.append(diagnostic("D2K0210", place).with_fix("write `=`", Edit(place, "=")))
+            sign = "="
+        return s.Filter(span, attribute, LOOKALIKE_TEXT.get(sign, sign), (value,))
 
     def filter_equal(self, span: Span, attribute: s.Ident, value: s.Expression) -> s.Filter:
         return s.Filter(span, attribute, "=", (value,))

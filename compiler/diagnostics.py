@@ -43,12 +43,70 @@ _E, _W, _H = Severity.ERROR, Severity.WARNING, Severity.HINT
 CODES: dict[str, Code] = _table(
     (
         # ---- 01 text and lexis
+        Code("D2K0101", _E, "this file is not UTF-8 text: {problem}", "{label}", "{help}"),
+        Code("D2K0102", _E, "this file is larger than {limit} MiB", "", "a specification has some hundred lines"),
+        Code("D2K0103", _E, "this is a binary file: it contains a null character", "U+0000"),
+        Code(
+            "D2K0104",
+            _E,
+            "this string does not end on its line",
+            'no closing `"`',
+            'close it; text over several lines stands in `"""`',
+        ),
         Code("D2K0105", _E, "`{escape}` is no escape", "unknown escape", 'known are \\n \\t \\" \\\\ and \\u{{1F600}}'),
+        Code("D2K0106", _E, "this block string is never closed", 'no closing `"""`'),
+        Code(
+            "D2K0107",
+            _E,
+            "`{number}` is no number",
+            "malformed number",
+            "write 4096, 1_000, 0.5, 1e-3, 99.9%, 64KiB or 5us",
+        ),
         Code("D2K0108", _E, "this integer does not fit into 64 bits", "larger than 9223372036854775807"),
         Code("D2K0109", _E, "this number is too large", "larger than the largest 64-bit float"),
+        Code("D2K0110", _E, "this file says nothing", "empty", "begin with `d2k 1`, then a task or a property"),
+        Code("D2K0111", _E, "the character {character} has no meaning here", "unexpected character"),
+        Code(
+            "D2K0112",
+            _E,
+            "`{word}` is no name",
+            "letters outside ASCII",
+            "names consist of a-z, A-Z, 0-9 and _; other letters may stand in texts and comments",
+        ),
+        Code("D2K0113", _E, "texts stand in plain double quotes", "other quotes", 'write `"…"`'),
+        Code("D2K0114", _E, "{character} looks like `{sign}` but is another character", "write `{sign}`"),
         # ---- 02 syntax
-        Code("D2K0201", _E, "unexpected {found}", "expected {expected}"),
+        Code("D2K0201", _E, "unexpected {found}", "{expected}"),
+        Code("D2K0202", _E, "a value is missing{before}", "expected a value"),
+        Code("D2K0203", _E, "`{sign}` is missing before {before}", "expected `{sign}`"),
+        Code("D2K0204", _E, "this {block} is never closed", "no matching `}}`"),
+        Code("D2K0205", _E, "this `{bracket}` closes nothing that is open", "one too many"),
+        Code("D2K0206", _E, "`{word}` is no statement of {block}", "unknown statement"),
+        Code("D2K0207", _E, "`{word}` belongs in {home}, not in {block}", "misplaced"),
+        Code("D2K0208", _E, "`{word}` is no level", "unknown level", "levels are L1, L2 and L3"),
+        Code("D2K0209", _E, "`=` does not compare values", "comparison is `==`"),
+        Code("D2K0210", _E, "a filter compares with a single `=`", "write `=`"),
+        Code("D2K0211", _E, "comparisons cannot be chained", "second comparison", "write `a < b and b < c`"),
+        Code("D2K0212", _E, "a condition stands before its values", "Python's order", "write `if c then x else y`"),
+        Code("D2K0213", _E, "`{operator}` is written `{word}` here", "write `{word}`"),
+        Code("D2K0214", _E, "statements end without `;`", "remove it"),
         Code("D2K0215", _E, "`{tensor}` has a second `{clause}`", "second `{clause}`"),
+        Code("D2K0216", _E, "a second `{statement}` in the same block", "may stand only once"),
+        Code(
+            "D2K0217", _E, "this is nested too deeply", "begins here", "name a part with `let`, or use `sum` of a list"
+        ),
+        Code("D2K0218", _E, "`{word}` is a reserved word", "cannot be a name"),
+        Code("D2K0219", _E, "a text in quotes is missing{before}", 'expected `"…"`'),
+        Code("D2K0220", _E, "a name is missing{before}", "expected a name"),
+        Code("D2K0221", _E, "comments begin with `#`", "no comment here"),
+        Code(
+            "D2K0222",
+            _E,
+            "`{number}` is a percentage",
+            "a number that touches `%`",
+            "for the remainder put a space before `%`",
+        ),
+        Code("D2K0224", _E, "more than {count} syntax errors", "the rest was not read"),
         # ---- 03 names
         Code("D2K0301", _E, "`{name}` is declared twice", "second declaration"),
         Code("D2K0302", _E, "`{name}` cannot be declared: {reason}", "reserved name", "choose another name"),
@@ -225,6 +283,43 @@ def diagnostic(code: str, span: Span, **details: object) -> Diagnostic:
         entry.label.format(**words),
         entry.help.format(**words),
     )
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that `word` is most likely a misspelling of; None if none is near.
+
+    Edits are insertion, deletion, substitution and the swap of neighbours; one for every three letters is near.
+    """
+    allowed = max(1, (len(word) + 1) // 3)
+    best: tuple[int, str] | None = None
+    for candidate in known:
+        if candidate == word or abs(len(candidate) - len(word)) > allowed:
+            continue
+        distance = edit_distance(word.lower(), candidate.lower(), allowed)
+        if distance <= allowed and (best is None or (distance, candidate) < best):
+            best = (distance, candidate)
+    return best[1] if best else None
+
+
+def edit_distance(left: str, right: str, limit: int) -> int:
+    """Distance with swaps of neighbours (optimal string alignment); anything above `limit` may be given as `limit +
+    1`.
+    """
+    if abs(len(left) - len(right)) > limit:
+        return limit + 1
+    two_back: list[int] = []
+    back = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        row = [i]
+        for j, b in enumerate(right, 1):
+            cost = min(back[j] + 1, row[j - 1] + 1, back[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
+                cost = min(cost, two_back[j - 2] + 1)
+            row.append(cost)
+        if min(row) > limit:
+            return limit + 1
+        two_back, back = back, row
+    return back[-1]
 
 
 def _short(text: str, limit: int = 80) -> str:

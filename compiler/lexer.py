@@ -1,6 +1,7 @@
 """Text to tokens.
 
-The lexer never fails: what no terminal matches becomes a token of a kind of its own (`BAD_…`), which the parser reports.
+The lexer never fails: what no terminal matches becomes a token of a kind of its own (`BAD_…`), which the parser
+reports.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ BAD_STRING = "BAD_STRING"
 """A string that does not end on its line."""
 BAD_BLOCK = "BAD_BLOCK"
 """A block string that does not end in its file."""
+BAD_QUOTES = "BAD_QUOTES"
+"""A string in single or typographic quotes."""
 BAD_NUMBER = "BAD_NUMBER"
 """A number glued to something that is no unit: `2x`, `1.`, `1.2.3`, `.5`."""
 BAD_WORD = "BAD_WORD"
@@ -27,6 +30,7 @@ BAD_CHARACTER = "BAD_CHARACTER"
 _BAD_PATTERNS = (
     (BAD_BLOCK, r'"""[\s\S]*'),
     (BAD_STRING, r'"[^\n]*'),
+    (BAD_QUOTES, r"'[^'\n]*'|[\u201c\u201d][^\u201c\u201d\n]*[\u201c\u201d]"),
     (BAD_NUMBER, r"[0-9](?:[0-9A-Za-z_%]|\.(?=[0-9]))*\.?"),
     (BAD_WORD, r"[^\W\d]\w*"),
     (BAD_CHARACTER, r"(?P<same>[\s\S])(?P=same)*"),

@@ -1,7 +1,7 @@
 """Text to syntax tree: a table-driven LALR(1) parser.
 
-It runs on the tables that lark computed (`tables.py`) with stacks of its own, because that gives every node an exact span,
-bounds the depth of the tree whatever the input, and lets `recover` repair the stacks after an error.
+It runs on the tables that lark computed (`tables.py`) with stacks of its own, because that gives every node an exact
+span, bounds the depth of the tree whatever the input, and lets `recover` repair the stacks after an error.
 """
 
 from __future__ import annotations
@@ -12,107 +12,184 @@ from typing import Any
 
 import msgspec
 
+from d2k.compiler.automaton import automaton
 from d2k.compiler.build import Builder
 from d2k.compiler.diagnostics import Diagnostic, diagnostic
-from d2k.compiler.lexer import lexicon, tokenize
-from d2k.compiler.source import Source, Span
+from d2k.compiler.lexer import tokenize
+from d2k.compiler.recover import Recovery, Stacks
+from d2k.compiler.source import MAX_CHARACTERS, Source, Span
+from d2k.compiler.structure import structure_errors
 from d2k.compiler.syntax import Comment, File
-from d2k.compiler.tables import Rule, tables
+
+MAX_DEPTH = 100
+"""Deepest nesting of an expression or a check. What walks the tree recursively relies on it."""
+
+
+MAX_STACK = 500
+"""Longest stack of the parser. Brackets and prefix operators that are not closed yet pile up there."""
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """`tree` holds every statement that could be read; it is whole if `diagnostics` has no error."""
+    """A file as it was read.
+
+    `tree` holds every statement that could be read; it is whole if `diagnostics` has no error. `lost` are the words of
+    the statements that could not be read: a name among them may be declared there, so that it should not be called
+    unknown.
+    """
 
     source: Source
     tree: File
     diagnostics: tuple[Diagnostic, ...]
     comments: tuple[Comment, ...]
+    lost: frozenset[str]
 
 
-class Automaton:
-    """The tables in the form that the inner loop wants: one dictionary a state."""
+class _Action(msgspec.Struct, frozen=True):
+    """A rule, prepared for the loop. `kind` is one of the numbers below."""
 
-    def __init__(self) -> None:
-        raw = tables()
-        rows = [dict(zip(row[::2], row[1::2], strict=True)) for row in raw.rows]
-        self.moves: list[dict[int, int]] = [rows[row] for row in raw.row_of]
-        self.rules: tuple[Rule, ...] = raw.rules
-        self.start, self.end = raw.start, raw.end
+    kind: int
+    length: int
+    origin: int
+    name: str
+    only: int
+    plan: tuple[int | None, ...]
+
+
+_PASS, _GATHER, _BUILD = range(3)
 
 
 @cache
-def automaton() -> Automaton:
-    return Automaton()
+def _actions() -> tuple[_Action, ...]:
+    actions = []
+    for rule in automaton().rules:
+        kind = _PASS if rule.action == "" else _GATHER if rule.action.startswith("_") else _BUILD
+        only = rule.plan[0] if kind == _PASS else None
+        actions.append(_Action(kind, rule.length, rule.origin, rule.action, only or 0, rule.plan))
+    return tuple(actions)
 
 
 def parse(text: str, path: str) -> Parsed:
-    """Parse a whole file. Never raises; every mistake is a diagnostic."""
-    source = Source(path, text)
-    tokens = tokenize(text)
+    """Parse a whole file. Never raises; every mistake is a diagnostic, in the order of the text."""
+    return parse_source(Source.from_text(path, text))
+
+
+def parse_source(source: Source) -> Parsed:
+    refusal = _refuse(source)
+    if refusal is not None:
+        return Parsed(source, File(Span(0, 0, source), ()), (refusal,), (), frozenset())
+    tokens = tokenize(source.text)
     builder = Builder(source, tokens)
-    machine = automaton()
-    moves, rules = machine.moves, machine.rules
-    actions: list[Callable[..., Any] | None] = [
-        None if rule.action == "" or rule.action.startswith("_") else getattr(builder, rule.action) for rule in rules
+    stacks = Stacks.empty(automaton().start)
+    recovery = Recovery(source, tokens, stacks, builder.diagnostics)
+    tree = _run(builder, stacks, recovery)
+    comments = tuple(Comment(Span(start, end, source)) for start, end in tokens.comments)
+    if not recovery.gave_up:
+        builder.diagnostics.extend(structure_errors(tree, empty=len(tokens.kinds) == 1))
+    diagnostics = sorted(builder.diagnostics, key=lambda one: one.span.start)
+    return Parsed(source, tree, tuple(diagnostics), comments, frozenset(recovery.lost))
+
+
+def _refuse(source: Source) -> Diagnostic | None:
+    """What is no text of the language at all gets one message, not one for each of its characters."""
+    if len(source.text) > MAX_CHARACTERS:
+        return diagnostic("D2K0102", Span(0, 0, source), limit=MAX_CHARACTERS >> 20)
+    null = source.text.find("\0")
+    if null >= 0:
+        return diagnostic("D2K0103", Span(null, null + 1, source))
+    return None
+
+
+def _run(builder: Builder, stacks: Stacks, recovery: Recovery) -> File:
+    """The loop: shift, reduce, or have the error repaired. Runs in linear time and without recursion."""
+    machine, tokens = automaton(), builder.tokens
+    moves, end_state, end_kind = machine.moves, machine.end, machine.end_kind
+    actions = _actions()
+    methods: list[Callable[..., Any] | None] = [
+        getattr(builder, action.name) if action.kind == _BUILD else None for action in actions
     ]
-    kinds, starts, ends = tokens.kinds, tokens.starts, tokens.ends
-    states: list[int] = [machine.start]
-    values: list[Any] = []
-    froms: list[int] = []
-    tos: list[int] = []
-    index, kind, last = 0, kinds[0], len(kinds) - 1
+    kinds, token_starts, token_ends = tokens.kinds, tokens.starts, tokens.ends
+    states, values, starts, ends, depths = stacks.states, stacks.values, stacks.starts, stacks.ends, stacks.depths
+    source = builder.source
+    index = 0
     while True:
-        move = moves[states[-1]].get(kind)
+        move = moves[states[-1]].get(kinds[index])
         if move is None:
-            span = Span(starts[index], ends[index], source)
-            builder.diagnostics.append(
-                diagnostic(
-                    "D2K0201",
-                    span,
-                    found=lexicon().names[kind],
-                    expected=", ".join(lexicon().names[k] for k in moves[states[-1]]),
-                )
-            )
-            break
+            index = recovery.repair(index)
+            if recovery.gave_up:
+                return builder.start(Span(0, 0, source), stacks.finished_statements())
+            continue
         if move >= 0:
+            if len(states) > MAX_STACK:
+                index = recovery.too_deep(index, starts[-1])
+                continue
             states.append(move)
             values.append(index)
-            froms.append(starts[index])
-            tos.append(ends[index])
+            starts.append(token_starts[index])
+            ends.append(token_ends[index])
+            depths.append(1)
             index += 1
-            kind = kinds[index]
             continue
-        rule = rules[~move]
-        length = rule.length
-        if length:
-            begin, finish = froms[-length], tos[-1]
-            parts = values[-length:]
-            del states[-length:], values[-length:], froms[-length:], tos[-length:]
-        else:
-            begin = finish = starts[index]
-            parts = []
-        action = rule.action
-        if action == "":
-            value = parts[rule.plan[0]]
-        else:
-            arguments: list[Any] = []
-            for place in rule.plan:
-                if place is None:
-                    arguments.append(None)
-                elif action[0] == "_":
-                    if place < 0:
-                        arguments = parts[~place]
-                    else:
-                        arguments.append(parts[place])
+        action = actions[~move]
+        kind, length = action.kind, action.length
+        if length == 1:
+            # the stacks of places keep their tops
+            if kind == _GATHER:
+                values[-1] = [values[-1]]
+            elif kind == _BUILD:
+                span = Span(starts[-1], ends[-1], source)
+                method = methods[~move]
+                assert method is not None
+                if action.plan == (0,):
+                    values[-1] = method(span, values[-1])
                 else:
-                    arguments.append(parts[place if place >= 0 else ~place])
-            value = arguments if action[0] == "_" else actions[~move](Span(begin, finish, source), *arguments)
-        states.append(moves[states[-1]][rule.origin])
-        values.append(value)
-        froms.append(begin)
-        tos.append(finish)
-        if index == last and states[-1] == machine.end:
-            break
-    tree = values[-1] if values and isinstance(values[-1], File) else File(Span(0, len(text), source), ())
-    comments = tuple(Comment(Span(a, b, source)) for a, b in tokens.comments)
-    return Parsed(source, tree, tuple(builder.diagnostics), comments)
+                    values[-1] = method(span, *_arguments(action.plan, values[-1:]))
+            states[-1] = moves[states[-2]][action.origin]
+        else:
+            if length:
+                start, end = starts[-length], ends[-1]
+                parts = values[-length:]
+                depth = max(depths[-length:])
+                del states[-length:], values[-length:], starts[-length:], ends[-length:], depths[-length:]
+            else:
+                start = end = token_starts[index]
+                parts = []
+                depth = 0
+            if kind == _PASS:
+                value = parts[action.only]
+            elif kind == _GATHER:
+                value = _gather(action.plan, parts)
+            else:
+                depth += 1 if not action.name.startswith("chain") else len(parts[1]) // 2 + 1
+                method = methods[~move]
+                assert method is not None
+                value = method(Span(start, end, source), *_arguments(action.plan, parts))
+                if depth > MAX_DEPTH:
+                    index = recovery.too_deep(index, start)
+                    continue
+            states.append(moves[states[-1]][action.origin])
+            values.append(value)
+            starts.append(start)
+            ends.append(end)
+            depths.append(depth)
+        if states[-1] == end_state and kinds[index] == end_kind:
+            tree = values[-1]
+            assert isinstance(tree, File)
+            return tree
+
+
+def _gather(plan: tuple[int | None, ...], parts: list[Any]) -> list[Any]:
+    """A repetition: the list so far, which is extended in place so that long lists take linear time, and what
+    follows.
+    """
+    gathered: list[Any] = []
+    for place in plan:
+        assert place is not None
+        if place < 0:
+            gathered = parts[~place]
+        else:
+            gathered.append(parts[place])
+    return gathered
+
+
+def _arguments(plan: tuple[int | None, ...], parts: list[Any]) -> list[Any]:
+    return [None if place is None else parts[place if place >= 0 else ~place] for place in plan]

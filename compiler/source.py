@@ -10,6 +10,9 @@ from functools import cached_property
 
 import msgspec
 
+MAX_CHARACTERS = 4 << 20
+"""Larger files are refused: the largest real one has a few thousand lines."""
+
 
 class Source:
     """One file's text with its line table. Line ends are already `\\n` (see `read_source`)."""
@@ -19,6 +22,13 @@ class Source:
     def __init__(self, path: str, text: str) -> None:
         self.path = path
         self.text = text
+
+    @classmethod
+    def from_text(cls, path: str, text: str) -> Source:
+        """A source of any text: a byte-order mark is dropped, every kind of line end becomes `\\n`."""
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        return cls(path, text.removeprefix("\ufeff"))
 
     def __repr__(self) -> str:
         return f"Source({self.path!r})"

@@ -47,7 +47,9 @@ class Text(Node, frozen=True):
 
 
 class FileSymbol(Node, frozen=True):
-    """`"reference.py" :: run`: a symbol of a Python file beside the `.d2k` file. Also an expression (a distribution)."""
+    """`"reference.py" :: run`: a symbol of a Python file beside the `.d2k` file. Also an expression (a
+    distribution).
+    """
 
     file: Text
     symbol: Ident
@@ -188,8 +190,8 @@ Expression = (
 class Filter(Node, frozen=True):
     """`stages >= 3`, `policy in {a, b}`, `ops has {bias, gelu}`.
 
-    `operator` is one of `= != < <= > >= in has`. A word among `values` is a `Name`: a member of an enumeration, a role or a
-    pattern's parameter. `= != < …` have exactly one value; `has x` and `has {x}` are the same.
+    `operator` is one of `= != < <= > >= in has`. A word among `values` is a `Name`: a member of an enumeration, a role
+    or a pattern's parameter. `= != < …` have exactly one value; `has x` and `has {x}` are the same.
     """
 
     attribute: Ident

@@ -15,9 +15,9 @@ import msgspec
 class Rule(msgspec.Struct, frozen=True, array_like=True):
     """One production.
 
-    `action` names the builder's method; "" hands the only child through, and a name that starts with `_` gathers a list.
-    `plan` says which of the `length` symbols become arguments: an index, `~index` for a list that is spliced in, or None
-    for an optional part that is absent.
+    `action` names the builder's method; "" hands the only child through, and a name that starts with `_` gathers a
+    list. `plan` says which of the `length` symbols become arguments: an index, `~index` for a list that is spliced in,
+    or None for an optional part that is absent.
     """
 
     origin: int
@@ -30,8 +30,8 @@ class Tables(msgspec.Struct, frozen=True):
     """`symbols` numbers terminals and nonterminals. `rows[row_of[state]]` lists symbol, move, symbol, move, …
 
     A move >= 0 goes to that state (shift or goto), a move < 0 reduces by rule `~move`.
-    `patterns` are the terminals' regular expressions in the order in which they are to be tried; `words` are the hard and
-    soft words, which look like names.
+    `patterns` are the terminals' regular expressions in the order in which they are to be tried; `words` are the hard
+    and soft words, which look like names.
     """
 
     grammar_hash: str

@@ -19,7 +19,9 @@ class TextError(msgspec.Struct, frozen=True):
 
 
 def string_value(literal: str) -> tuple[str, tuple[TextError, ...]]:
-    """The text of `"…"`: escapes `\\n \\t \\" \\\\` and `\\u{1F600}`; an unknown escape stands for itself and is an error."""
+    """The text of `"…"`: escapes `\\n \\t \\" \\\\` and `\\u{1F600}`; an unknown escape stands for itself and is an
+    error.
+    """
     if "\\" not in literal:
         return literal[1:-1], ()
     errors = []
@@ -46,7 +48,9 @@ def quote(value: str) -> str:
 
 
 def block_value(literal: str) -> str:
-    """The text of a block string, without escapes: common indentation, trailing blanks, first and last empty line removed."""
+    """The text of a block string, without escapes: common indentation, trailing blanks, first and last empty line
+    removed.
+    """
     lines = dedent_block(literal[3:-3])
     return "\n".join(lines)
 

@@ -1,0 +1,809 @@
+"""What happens after a syntax error: say what is wrong, and go on so that other mistakes are found and none is
+invented.
+
+A small mistake is repaired in the list of tokens (a sign inserted, a misspelt word replaced), after which the parser
+reads on as if nothing had happened. Otherwise the parser skips to the next statement at the same depth of braces and
+pops its stacks to the nearest state that accepts it. Parts of a broken statement are dropped; the blocks around it are
+kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from d2k.compiler.automaton import automaton
+from d2k.compiler.diagnostics import Diagnostic, Edit, diagnostic, nearest
+from d2k.compiler.lexer import (
+    BAD_BLOCK,
+    BAD_CHARACTER,
+    BAD_NUMBER,
+    BAD_QUOTES,
+    BAD_STRING,
+    BAD_WORD,
+    Tokens,
+    lexicon,
+)
+from d2k.compiler.source import Source, Span
+from d2k.compiler.syntax import Node
+
+MAX_ERRORS = 50
+"""After so many syntax errors of one file the rest is not worth reading."""
+
+MAX_REPAIRS = 200
+"""Repairs, silent ones included, before the parser gives up; bounds the time on rubbish."""
+
+_HARD_WORDS = ("and", "or", "not", "in", "has", "if", "then", "else", "for", "true", "false", "L1", "L2", "L3")
+
+_FOREIGN_STATEMENTS = {
+    "assert": "where",
+    "class": "task",
+    "const": "let",
+    "constraint": "where",
+    "def": "fn",
+    "depends": "requires",
+    "desc": "summary",
+    "description": "summary",
+    "func": "fn",
+    "function": "fn",
+    "import": "use",
+    "inputs": "input",
+    "kernel": "task",
+    "outputs": "output",
+    "reason": "because",
+    "rationale": "why",
+    "shape": "axes",
+    "var": "let",
+}
+"""What newcomers write, where the spelling does not lead to our word."""
+
+_FOREIGN_OPERATORS = {"&&": "and", "&": "and", "||": "or", "|": "or", "!": "not"}
+
+_LOOKALIKES = {
+    "\u2212": ("MINUS", "-"),
+    "\u2013": ("MINUS", "-"),
+    "\u2014": ("MINUS", "-"),
+    "\u00d7": ("PRODUCT_OP", "*"),
+    "\u00f7": ("PRODUCT_OP", "/"),
+    "\u2264": ("COMPARISON", "<="),
+    "\u2265": ("COMPARISON", ">="),
+    "\u2260": ("COMPARISON", "!="),
+}
+"""Signs that a word processor puts in place of ours."""
+
+LOOKALIKE_TEXT = {sign: text for sign, (_, text) in _LOOKALIKES.items()}
+
+_SIGNS = {
+    "RPAR": ")",
+    "RSQB": "]",
+    "EQUAL": "=",
+    "COLON": ":",
+    "_DOUBLE_COLON": "::",
+    "TILDE": "~",
+    "LBRACE": "{",
+    "LPAR": "(",
+    "COMMA": ",",
+    "FROM": "from",
+    "BECAUSE": "because",
+    "WITH": "with",
+    "BY": "by",
+    "ON": "on",
+    "THEN": "then",
+    "ELSE": "else",
+    "IN": "in",
+    "RBRACE": "}",
+}
+"""What a repair may insert, in the order in which it is tried: none of these carries a value."""
+
+_OPENERS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
+
+
+class Stacks(msgspec.Struct):
+    """The parser's stacks. `states` has one element more than the others; a value that is an `int` is a token's
+    index.
+    """
+
+    states: list[int]
+    values: list[Any]
+    starts: list[int]
+    ends: list[int]
+    depths: list[int]
+
+    @classmethod
+    def empty(cls, start: int) -> Stacks:
+        return cls([start], [], [], [], [])
+
+    def cut(self, height: int) -> None:
+        """Keep the lowest `height` values."""
+        del self.states[height + 1 :], self.values[height:], self.starts[height:], self.ends[height:]
+        del self.depths[height:]
+
+    def finished_statements(self) -> list[Node]:
+        """The statements of the file that are complete, for a parse that stops halfway."""
+        return [one for one in self.values[0] if isinstance(one, Node)] if self._has_statements() else []
+
+    def _has_statements(self) -> bool:
+        return bool(self.values) and isinstance(self.values[0], list)
+
+
+class _Blocks(msgspec.Struct, frozen=True):
+    """Which words begin a statement in which kind of block, as the tables have it."""
+
+    statements: dict[str, frozenset[int]]
+    anywhere: frozenset[int]
+    """Words that begin a statement in some block."""
+    heads: dict[int, str]
+    """Words that open a block, and the name of that block."""
+
+
+@cache
+def _blocks() -> _Blocks:
+    machine, number = automaton(), lexicon().number
+    words = {*lexicon().words.values(), number["LEVEL"]}
+    task = ("TASK", "NAME", "LBRACE")
+    guidance = (*task, "GUIDANCE", "LBRACE")
+    prefixes = {
+        "file": (),
+        "task": task,
+        "property": ("PROPERTY", "NAME", "LEVEL", "LBRACE"),
+        "pattern": ("PATTERN", "NAME", "LPAR", "RPAR", "LBRACE"),
+        "guidance": guidance,
+        "item": (*guidance, "LEVEL", "NAME", "STRING", "LBRACE"),
+        "cost": (*task, "COST", "LBRACE"),
+    }
+    statements = {}
+    for name, prefix in prefixes.items():
+        states = [machine.start]
+        for kind in prefix:
+            machine.feed(states, number[kind])
+        statements[name] = frozenset(words & machine.moves[states[-1]].keys())
+    heads = {number[one.upper()]: one for one in ("task", "property", "pattern", "guidance", "cost")}
+    heads |= {number["LEVEL"]: "item", number["WORKLOAD"]: "workload", number["TOLERANCE"]: "tolerance"}
+    return _Blocks(statements, frozenset().union(*statements.values()), heads)
+
+
+class _Block(msgspec.Struct, frozen=True):
+    """The innermost open block: its kind, the index of its `{` on the value stack and where its statement begins."""
+
+    kind: str
+    height: int
+    brace: int
+    head: int
+
+
+class Recovery:
+    def __init__(self, source: Source, tokens: Tokens, stacks: Stacks, diagnostics: list[Diagnostic]) -> None:
+        self.source = source
+        self.tokens = tokens
+        self.stacks = stacks
+        self.diagnostics = diagnostics
+        self.lost: set[str] = set()
+        self.gave_up = False
+        self._errors = 0
+        self._repairs = 0
+        self._quiet_before = 0
+        """Errors at tokens that begin before this offset follow from one that was reported."""
+        self._misplaced: set[str] = set()
+
+    # ---- entry points ------------------------------------------------------------------------------------------------
+
+    def repair(self, index: int) -> int:
+        """The token at `index` does not fit. Report it, change tokens or stacks, and return where to read on."""
+        self._repairs += 1
+        if self._errors >= MAX_ERRORS or self._repairs > MAX_REPAIRS:
+            self._stop(index)
+            return index
+        if self._kind(index).startswith("BAD_"):
+            return self._bad_token(index)
+        if self._unclosed_block_before(index):
+            return index
+        return self._wrong_token(self._swallowed_statement(index))
+
+    def too_deep(self, index: int, start: int) -> int:
+        """An expression or a check nests too deeply: drop its statement."""
+        self._report(diagnostic("D2K0217", self._span(start, min(self._start(index), start + 1))), index)
+        return self._skip(index)
+
+    # ---- shorthands --------------------------------------------------------------------------------------------------
+
+    def _kind(self, index: int) -> str:
+        return lexicon().names[self.tokens.kinds[index]]
+
+    def _start(self, index: int) -> int:
+        return self.tokens.starts[index]
+
+    def _text(self, index: int) -> str:
+        return self.source.text[self.tokens.starts[index] : self.tokens.ends[index]]
+
+    def _span(self, start: int, end: int) -> Span:
+        return Span(start, end, self.source)
+
+    def _token(self, index: int) -> Span:
+        return self._span(self.tokens.starts[index], self.tokens.ends[index])
+
+    def _behind(self, index: int) -> Span:
+        """The empty place just behind the token before `index`."""
+        end = self.tokens.ends[index - 1] if index else 0
+        return self._span(end, end)
+
+    def _place(self, index: int) -> Span:
+        """Where something is missing: at the token found, or at the end of the line before if that is where it
+        belongs.
+        """
+        return self._behind(index) if self._first_on_line(index) or self._kind(index) == "$END" else self._token(index)
+
+    def _first_on_line(self, index: int) -> bool:
+        return index == 0 or "\n" in self.source.text[self.tokens.ends[index - 1] : self.tokens.starts[index]]
+
+    def _indent(self, index: int) -> int:
+        """Column of the first character of the token's line, from 0."""
+        line = self.source.line(self._token(index).line)
+        return len(line) - len(line.lstrip())
+
+    def _numbers(self, names: Iterable[str]) -> list[int]:
+        return [lexicon().number[name] for name in names]
+
+    def _fits(self, *names: str) -> bool:
+        return automaton().accepts(self.stacks.states, self._numbers(names))
+
+    def _fits_then(self, names: Iterable[str], index: int, count: int) -> bool:
+        """Whether the parser could go on with tokens of these kinds and then `count` tokens from `index`."""
+        return automaton().accepts(
+            self.stacks.states, [*self._numbers(names), *self.tokens.kinds[index : index + count]]
+        )
+
+    def _report(self, message: Diagnostic, index: int) -> None:
+        """Add a message, unless the token at `index` lies where errors only follow from an earlier one."""
+        if self._start(index) >= self._quiet_before:
+            self.diagnostics.append(message)
+            self._errors += 1
+
+    def _quiet_to_next_line(self, index: int) -> None:
+        """The rest of the token's last line was swallowed by it: nothing there, nor right after, is an error of its
+        own.
+        """
+        tokens, text = self.tokens, self.source.text
+        line_end = text.find("\n", tokens.ends[index])
+        following = index + 1
+        while following < len(tokens.kinds) - 1 and tokens.starts[following] < line_end:
+            following += 1
+        self._quiet_before = self._start(min(following, len(tokens.kinds) - 1)) + 1
+
+    def _become(self, index: int, name: str) -> int:
+        self.tokens.kinds[index] = lexicon().number[name]
+        return index
+
+    def _insert(self, index: int, name: str) -> int:
+        end = self.tokens.ends[index - 1] if index else 0
+        self.tokens.kinds.insert(index, lexicon().number[name])
+        self.tokens.starts.insert(index, end)
+        self.tokens.ends.insert(index, end)
+        return index
+
+    def _delete(self, index: int) -> int:
+        del self.tokens.kinds[index], self.tokens.starts[index], self.tokens.ends[index]
+        return index
+
+    def _stop(self, index: int) -> None:
+        self.gave_up = True
+        if self._errors >= MAX_ERRORS:
+            self.diagnostics.append(diagnostic("D2K0224", self._token(index), count=MAX_ERRORS))
+        self._lose(self.stacks.starts[0] if self.stacks.starts else 0, len(self.source.text))
+
+    def _lose(self, start: int, end: int) -> None:
+        self.lost.update(re.findall(r"[A-Za-z_]\w*", self.source.text[start:end]))
+
+    # ---- bad tokens --------------------------------------------------------------------------------------------------
+
+    def _bad_token(self, index: int) -> int:
+        span = self._token(index)
+        text = self._text(index)
+        match self._kind(index):
+            case kind if kind == BAD_STRING:
+                self._report(diagnostic("D2K0104", span), index)
+                self._quiet_to_next_line(index)
+                return self._become(index, "STRING")
+            case kind if kind == BAD_BLOCK:
+                self._report(diagnostic("D2K0106", self._span(span.start, span.start + 3)), index)
+                self._quiet_before = len(self.source.text) + 1
+                return self._become(index, "BLOCK")
+            case kind if kind == BAD_QUOTES:
+                self._report(
+                    diagnostic("D2K0113", span).with_fix("use double quotes", Edit(span, f'"{text[1:-1]}"')), index
+                )
+                return self._retry(index, "STRING")
+            case kind if kind == BAD_NUMBER:
+                self._report(diagnostic("D2K0107", span, number=text), index)
+                return self._retry(index, "INT")
+            case kind if kind == BAD_WORD:
+                self._report(diagnostic("D2K0112", span, word=text), index)
+                return self._retry(index, "NAME")
+            case kind:
+                assert kind == BAD_CHARACTER
+                return self._bad_character(index, span, text)
+
+    def _bad_character(self, index: int, span: Span, text: str) -> int:
+        if text in _FOREIGN_OPERATORS:
+            word = _FOREIGN_OPERATORS[text]
+            message = diagnostic("D2K0213", span, operator=text, word=word)
+            self._report(message.with_fix(f"write `{word}`", Edit(span, f" {word} ")), index)
+            return self._retry(index, word.upper())
+        if text in _LOOKALIKES:
+            name, sign = _LOOKALIKES[text]
+            message = diagnostic("D2K0114", span, character=_name_character(text), sign=sign)
+            self._report(message.with_fix(f"write `{sign}`", Edit(span, sign)), index)
+            return self._retry(index, name)
+        if text.isspace():
+            message = diagnostic("D2K0114", span, character=_name_character(text), sign=" ")
+            self._report(message.with_fix("write a space", Edit(span, " ")), index)
+        elif text[0] == ";":
+            self._report(diagnostic("D2K0214", span).with_fix("remove it", Edit(span, "")), index)
+        else:
+            self._report(diagnostic("D2K0111", span, character=_name_character(text)), index)
+            self._quiet_before = self._start(index + 1) + 1
+        return self._delete(index)
+
+    def _retry(self, index: int, name: str) -> int:
+        """Take the token for one of another kind. If that does not fit either, the error is the same one."""
+        self._quiet_before = max(self._quiet_before, self._start(index) + 1)
+        return self._become(index, name)
+
+    def _unclosed_block_before(self, index: int) -> bool:
+        """Is this token the text of a block string that was closed by the opening quotes of the next one? Then stop."""
+        if index == 0 or self._kind(index - 1) != "BLOCK" or self._kind(len(self.tokens.kinds) - 2) != BAD_BLOCK:
+            return False
+        start = self._start(index - 1)
+        self._report(diagnostic("D2K0106", self._span(start, start + 3)), index)
+        self.gave_up = True
+        self._lose(0, len(self.source.text))
+        return True
+
+    # ---- wrong tokens ------------------------------------------------------------------------------------------------
+
+    def _swallowed_statement(self, index: int) -> int:
+        """The token that the error is really about.
+
+        In `let B =` before a line `input A : …`, `input` is taken for a name and the error shows up at `A`. If the
+        token before the error begins a statement with it, the stacks go back to before that token.
+        """
+        before = index - 1
+        if before < 0 or self.tokens.kinds[before] not in _blocks().anywhere or not self.stacks.values:
+            return index
+        height = len(self.stacks.values)
+        while height and self.stacks.ends[height - 1] > self._start(before):
+            height -= 1
+        pair = self.tokens.kinds[before : index + 1]
+        states = self.stacks.states[: height + 1]
+        closed = [lexicon().number["RBRACE"], *pair]
+        if automaton().accepts(states, closed) or any(
+            automaton().accepts(states[: lower + 1], pair) for lower in range(height, -1, -1)
+        ):
+            self.stacks.cut(height)
+            return before
+        return index
+
+    def _wrong_token(self, index: int) -> int:
+        """Try the explanations from the most to the least specific."""
+        kind = self._kind(index)
+        if kind == "$END":
+            return self._end_of_file(index)
+        for explain in (
+            self._assignment_for_comparison,
+            self._chained_comparison,
+            self._conditional_of_python,
+            self._reserved_word,
+            self._percent_for_modulo,
+            self._missing_sign,
+            self._missing_brace,
+            self._foreign_comment,
+            self._unknown_statement,
+            self._misplaced_statement,
+            self._stray_bracket,
+        ):
+            resumed = explain(index, kind)
+            if resumed is not None:
+                return resumed
+        self._report(self._missing_or_unexpected(index), index)
+        return self._skip(index)
+
+    def _assignment_for_comparison(self, index: int, kind: str) -> int | None:
+        if kind != "EQUAL" or not self._fits_then(["COMPARISON"], index + 1, 1):
+            return None
+        span = self._token(index)
+        self._report(diagnostic("D2K0209", span).with_fix("write `==`", Edit(span, "==")), index)
+        return self._become(index, "COMPARISON")
+
+    def _chained_comparison(self, index: int, kind: str) -> int | None:
+        if kind != "COMPARISON" or not self._fits("AND") or not self._fits_then(["AND"], index + 1, 1):
+            return None
+        self._report(diagnostic("D2K0211", self._token(index)), index)
+        return self._become(index, "AND")
+
+    def _conditional_of_python(self, index: int, kind: str) -> int | None:
+        if kind != "IF" or not self._fits("PLUS"):
+            return None
+        self._report(diagnostic("D2K0212", self._token(index)), index)
+        return self._skip(index)
+
+    def _reserved_word(self, index: int, kind: str) -> int | None:
+        if self._text(index) not in _HARD_WORDS or self._fits("INT") or not self._fits_then(["NAME"], index + 1, 1):
+            return None
+        self._report(diagnostic("D2K0218", self._token(index), word=self._text(index)), index)
+        return self._become(index, "NAME")
+
+    def _percent_for_modulo(self, index: int, kind: str) -> int | None:
+        if index == 0 or self._kind(index - 1) != "PERCENT" or self._first_on_line(index):
+            return None
+        if not automaton().accepts(self.stacks.states, self._numbers(["PRODUCT_OP", kind])):
+            return None
+        before = self._token(index - 1)
+        message = diagnostic("D2K0222", before, number=before.text)
+        self._report(message.with_fix("put a space before `%`", Edit(before, f"{before.text[:-1]} % ")), index)
+        return self._skip(index)
+
+    def _missing_sign(self, index: int, kind: str) -> int | None:
+        """Would one more sign or little word make sense of the next tokens?"""
+        for name, sign in _SIGNS.items():
+            if name == "COMMA" and self._first_on_line(index) and not self._inner_brackets():
+                continue
+            if name == "RBRACE" and not self._inner_brackets():
+                continue
+            if not self._fits_then([name], index, 3):
+                continue
+            place = self._behind(index)
+            spaced = sign if name in ("RPAR", "RSQB", "COMMA", "COLON") else f" {sign}"
+            before = f"`{self._text(index)}`"
+            message = diagnostic("D2K0203", place, sign=sign, before=before)
+            self._report(message.with_fix(f"insert `{sign}`", Edit(place, spaced)), index)
+            return self._insert(index, name)
+        return None
+
+    def _missing_brace(self, index: int, kind: str) -> int | None:
+        """A statement of an outer block, no deeper to the right than the open block: that block was not closed."""
+        if self.tokens.kinds[index] not in _blocks().anywhere:
+            return None
+        block = self._block()
+        if block is None or not self._closing_braces(index):
+            return None
+        if self._first_on_line(index) and self._indent(index) > self._indent(block.brace):
+            return None
+        message = self._unclosed(block)
+        if self._first_on_line(index):
+            start = self._start(index) - self._indent(index)
+            closing = " " * self._indent(block.brace) + "}\n"
+            message = message.with_fix("close it", Edit(self._span(start, start), closing))
+        self._report(message.with_note("it should end before this", self._token(index)), index)
+        return self._insert(index, "RBRACE")
+
+    def _closing_braces(self, index: int) -> int:
+        """How many `}` would make the next tokens fit; 0 if no number would."""
+        for count in range(1, 5):
+            if self._fits_then(["RBRACE"] * count, index, 2):
+                return count
+        return 0
+
+    def _unclosed(self, block: _Block) -> Diagnostic:
+        head = self._span(self._start(block.head), self.tokens.ends[block.brace])
+        if "\n" in head.text:
+            head = self._token(block.brace)
+        return diagnostic("D2K0204", head, block=block.kind)
+
+    def _foreign_comment(self, index: int, kind: str) -> int | None:
+        if self._text(index) not in ("//", "/") or not (self._first_on_line(index) or self._at_statement()):
+            return None
+        following = index + 1
+        if self._text(index) == "/" and self._text(following) not in ("*", "**"):
+            return None
+        self._report(diagnostic("D2K0221", self._token(index)), index)
+        while self._kind(following) != "$END" and not self._first_on_line(following):
+            following += 1
+        del self.tokens.kinds[index:following], self.tokens.starts[index:following], self.tokens.ends[index:following]
+        return index
+
+    def _unknown_statement(self, index: int, kind: str) -> int | None:
+        if kind != "NAME" or not self._at_statement():
+            return None
+        word = self._text(index)
+        block = self._block()
+        where = block.kind if block else "file"
+        level = re.fullmatch(r"[Ll]\d+", word)
+        if level and self._fits("LEVEL"):
+            self._report(diagnostic("D2K0208", self._token(index), word=word), index)
+            if word.upper() in ("L1", "L2", "L3"):
+                return self._become(index, "LEVEL")
+            return self._skip(index, index + 1)
+        known = [one for one, number in lexicon().words.items() if automaton().accepts(self.stacks.states, [number])]
+        known = [one for one in known if one not in _HARD_WORDS]
+        message = diagnostic("D2K0206", self._token(index), word=word, block=_WITH_ARTICLE.get(where, where))
+        meant = _FOREIGN_STATEMENTS.get(word)
+        if meant not in known:
+            meant = nearest(word, known)
+        if meant is None:
+            home = self._homes(index) or ""
+            self._report(message.with_help(home) if home else message, index)
+            return self._skip(index, index + 1)
+        message = message.with_help(f"did you mean `{meant}`?")
+        self._report(message.with_fix(f"write `{meant}`", Edit(self._token(index), meant)), index)
+        if self._fits_then([meant.upper()], index + 1, 1):
+            return self._become(index, meant.upper())
+        return self._skip(index, index + 1)
+
+    def _homes(self, index: int) -> str:
+        """In which blocks a misspelt word would be known."""
+        words = {number: word for word, number in lexicon().words.items()}
+        for block, numbers in _blocks().statements.items():
+            meant = nearest(self._text(index), [words[one] for one in numbers if one in words])
+            if meant:
+                return f"`{meant}` is a statement of {_WITH_ARTICLE[block]}"
+        return ""
+
+    def _misplaced_statement(self, index: int, kind: str) -> int | None:
+        number = self.tokens.kinds[index]
+        if number not in _blocks().anywhere or not self._at_statement():
+            return None
+        block = self._block()
+        where = block.kind if block else "file"
+        homes = [name for name, numbers in _blocks().statements.items() if number in numbers]
+        if where in homes:
+            return None
+        early = self._early_brace(index)
+        if early is not None:
+            self._report(self._closed_early(early), index)
+        elif not self._misplaced & set(homes):
+            word = "item" if kind == "LEVEL" else self._text(index)
+            self._report(
+                diagnostic(
+                    "D2K0207",
+                    self._token(index),
+                    word=word,
+                    home=" or ".join(_WITH_ARTICLE[home] for home in homes),
+                    block=_WITH_ARTICLE.get(where, where),
+                ),
+                index,
+            )
+        self._misplaced.update(homes)
+        return self._skip(index, index + 1)
+
+    def _stray_bracket(self, index: int, kind: str) -> int | None:
+        if kind not in _OPENERS.values() or not (self._at_statement() or self._fits_then([], index + 1, 2)):
+            return None
+        if not (kind == "RBRACE" and self._misplaced):
+            early = self._early_brace(index) if kind == "RBRACE" else None
+            span = self._token(index)
+            message = diagnostic("D2K0205", span, bracket=self._text(index))
+            message = message.with_fix("remove it", Edit(span, ""))
+            self._report(message if early is None else self._closed_early(early), index)
+        return self._delete(index)
+
+    def _early_brace(self, index: int) -> tuple[int, int] | None:
+        """Before `index`, a `}` at the start of its line that is indented unlike the line of its `{`, and that `{`."""
+        opened: list[int] = []
+        for place in range(index):
+            name = self._kind(place)
+            if name == "LBRACE":
+                opened.append(place)
+            elif name == "RBRACE" and opened:
+                opener = opened.pop()
+                if self._first_on_line(place) and self._indent(place) > self._indent(opener):
+                    return place, opener
+        return None
+
+    def _closed_early(self, pair: tuple[int, int]) -> Diagnostic:
+        closer, opener = pair
+        message = diagnostic("D2K0205", self._token(closer), bracket="}")
+        return message.with_note(
+            "by its indentation it does not belong to this block, which it closes", self._token(opener)
+        )
+
+    def _missing_or_unexpected(self, index: int) -> Diagnostic:
+        before = f" after `{self._text(index - 1)}`" if index and self._text(index - 1) else ""
+        place = self._place(index)
+        if self._fits("INT") and self._fits("LPAR"):
+            return diagnostic("D2K0202", place, before=before)
+        if self._fits("STRING") and not self._fits("RBRACE"):
+            return diagnostic("D2K0219", place, before=before)
+        if self._fits("NAME") and not self._fits("RBRACE"):
+            return diagnostic("D2K0220", place, before=before)
+        return diagnostic("D2K0201", self._token(index), found=self._found(index), expected=self._expected())
+
+    def _found(self, index: int) -> str:
+        return "end of file" if self._kind(index) == "$END" else f"`{self._text(index)}`"
+
+    def _expected(self) -> str:
+        if self._fits("PLUS"):
+            return "expected an operator or the next statement"
+        if self._at_statement():
+            block = self._block()
+            return (
+                "expected a statement"
+                if block is None
+                else f"expected a statement of {_WITH_ARTICLE[block.kind]} or `}}`"
+            )
+        signs = [f"`{sign}`" for name, sign in _SIGNS.items() if self._fits(name)]
+        return "expected " + " or ".join(signs) if signs else "not expected here"
+
+    def _at_statement(self) -> bool:
+        """Whether a new statement may begin here."""
+        block = self._block()
+        kinds = _blocks().statements.get(block.kind if block else "file", frozenset())
+        return any(automaton().accepts(self.stacks.states, [kind]) for kind in kinds)
+
+    # ---- the open blocks ---------------------------------------------------------------------------------------------
+
+    def _block(self) -> _Block | None:
+        """The innermost block that is open; None at the top of the file."""
+        return self._block_below(len(self.stacks.values))
+
+    def _block_below(self, limit: int) -> _Block | None:
+        values, kinds, heads = self.stacks.values, self.tokens.kinds, _blocks().heads
+        brace, close = lexicon().number["LBRACE"], lexicon().number["RBRACE"]
+        for height in range(limit - 1, -1, -1):
+            value = values[height]
+            if not isinstance(value, int) or kinds[value] != brace:
+                continue
+            if close not in automaton().moves[self.stacks.states[height + 1]]:
+                continue  # a set: it may not be empty
+            for lower in range(height - 1, -1, -1):
+                head = values[lower]
+                if isinstance(head, int) and kinds[head] in heads:
+                    return _Block(heads[kinds[head]], height, value, head)
+        return None
+
+    def _inner_brackets(self) -> list[str]:
+        """The closing brackets that the statement being read still owes, the innermost last."""
+        block = self._block()
+        owed: list[str] = []
+        for value in self.stacks.values[block.height + 1 if block else 0 :]:
+            if isinstance(value, int):
+                kind = self._kind(value)
+                if kind in _OPENERS:
+                    owed.append(_OPENERS[kind])
+                elif owed and kind == owed[-1]:
+                    owed.pop()
+        return owed
+
+    # ---- skipping ----------------------------------------------------------------------------------------------------
+
+    def _end_of_file(self, index: int) -> int:
+        """The file ends inside something: name what is missing, then close every block."""
+        block = self._block()
+        early = self._late_brace()
+        if block is not None and self._closing_braces(index):
+            if early is not None:
+                block = early
+            self._report(self._unclosed(block), index)
+        else:
+            self._report(self._missing_or_unexpected(index), index)
+        return self._close_all(index)
+
+    def _late_brace(self) -> _Block | None:
+        """The innermost block whose `}`, judged by indentation, was taken by a block inside it."""
+        opened: list[int] = []
+        for place in range(len(self.tokens.kinds) - 1):
+            name = self._kind(place)
+            if name == "LBRACE":
+                opened.append(place)
+            elif name == "RBRACE" and opened:
+                opener = opened.pop()
+                if self._first_on_line(place) and self._indent(place) < self._indent(opener):
+                    return self._block_of_brace(opener)
+        return None
+
+    def _block_of_brace(self, brace: int) -> _Block | None:
+        heads = _blocks().heads
+        for place in range(brace - 1, -1, -1):
+            if self.tokens.kinds[place] in heads:
+                return _Block(heads[self.tokens.kinds[place]], 0, brace, place)
+        return None
+
+    def _close_all(self, index: int) -> int:
+        """Drop what is unfinished in the innermost block and insert the `}` that are missing before the end of the
+        file.
+        """
+        block = self._block()
+        height = 0 if block is None else block.height + 1
+        keep = height
+        while keep < len(self.stacks.values) and isinstance(self.stacks.values[keep], list):
+            keep += 1
+        if keep < len(self.stacks.values) and not self._fits("RBRACE"):
+            self._lose(self.stacks.starts[keep], len(self.source.text))
+            self.stacks.cut(keep)
+        self._quiet_before = len(self.source.text) + 1
+        if block is not None and self._fits("RBRACE"):
+            return self._insert(index, "RBRACE")
+        if not self._fits("$END"):
+            self._lose(0, len(self.source.text))
+            self.stacks.cut(0)
+        return index
+
+    def _skip(self, index: int, start: int | None = None) -> int:
+        """Skip tokens from `start` on to the next statement and cut the stacks to a state that accepts it."""
+        start = index if start is None else start
+        for strict in (False, True):
+            found = self._next_statement(start, strict)
+            if found is not None:
+                place, height = found
+                dropped = self.stacks.starts[height] if height < len(self.stacks.starts) else self._start(index)
+                self._lose(min(dropped, self._start(index)), self._start(place))
+                self.stacks.cut(height)
+                return place
+        end = len(self.tokens.kinds) - 1
+        self._lose(self._start(index), len(self.source.text))
+        return self._close_all(end)
+
+    def _next_statement(self, start: int, strict: bool) -> tuple[int, int] | None:
+        """Where the next statement begins, and the height of the stacks that accepts it.
+
+        Statements inside braces that were opened on the way are passed over; `strict` looks into them too, for a file
+        in which the closing brace is missing. A word in the midst of a line, or within brackets that are still open,
+        counts only if the token behind it fits as well.
+        """
+        kinds, blocks = self.tokens.kinds, _blocks()
+        rbrace = lexicon().number["RBRACE"]
+        open_brackets = self._inner_brackets()
+        inner = len(open_brackets)
+        heights: dict[tuple[int, ...], int] = {}
+
+        def height_for(*sequence: int) -> int:
+            if sequence not in heights:
+                states = self.stacks.states
+                heights[sequence] = next(
+                    (
+                        height
+                        for height in range(len(states) - 1, -1, -1)
+                        if sequence[0] in automaton().moves[states[height]]
+                        and automaton().accepts(states[: height + 1], sequence)
+                    ),
+                    -1,
+                )
+            return heights[sequence]
+
+        for place in range(start, len(kinds) - 1):
+            kind = kinds[place]
+            name = self._kind(place)
+            if name in _OPENERS:
+                open_brackets.append(_OPENERS[name])
+            elif name in _OPENERS.values():
+                if name in open_brackets:
+                    while open_brackets.pop() != name:
+                        pass
+                    inner = min(inner, len(open_brackets))
+                elif kind == rbrace:
+                    height = height_for(rbrace)
+                    if height >= 0:
+                        return place, height
+            elif kind in blocks.anywhere:
+                first = self._first_on_line(place)
+                if "RBRACE" in open_brackets[inner:] and not strict:
+                    if not (first and self._indent(place) == 0 and kind in blocks.statements["file"]):
+                        continue
+                sure = first and not open_brackets and not strict
+                height = height_for(kind) if sure else height_for(kind, kinds[place + 1])
+                if height >= 0:
+                    return place, height
+        return None
+
+
+_WITH_ARTICLE = {
+    "file": "a file",
+    "task": "a task",
+    "property": "a property",
+    "pattern": "a pattern",
+    "guidance": "`guidance`",
+    "item": "an item",
+    "cost": "`cost`",
+    "workload": "a workload",
+    "tolerance": "`tolerance`",
+}
+
+
+def _name_character(text: str) -> str:
+    """A character for people: itself if it can be seen, else its number."""
+    character = text[0]
+    if character.isprintable() and not character.isspace():
+        return f"`{character}`"
+    return f"U+{ord(character):04X}"
