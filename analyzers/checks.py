@@ -177,12 +177,13 @@ class Evaluator:
         found = instance.attributes.get(one.attribute)
         if found is None:
             return FilterValue(one, None, None, instance.undecided.get(one.attribute, "not decided by the analysis"))
-        if not _is_role(identifier, one.attribute):
+        members = _role_words(identifier, one.attribute)
+        if members is None:
             return FilterValue(one, holds(one, found), found)
         if self._roles is None:
             return FilterValue(one, None, found, "without a task an argument has no role")
         path = instance.evidence[0].path if variant is NOTHING and instance.evidence else variant.path
-        origins = [self._roles.words(path, instance.kernel, str(name)) for name in as_tuple(found)]
+        origins = [self._roles.words(path, instance.kernel, str(name), members) for name in as_tuple(found)]
         answer = holds_for_role(one, origins)
         return FilterValue(one, answer, found, f"`{found}` is bound to no tensor of the task" if answer is None else "")
 
@@ -257,10 +258,11 @@ def same(found: FoundValue, wanted: tuple[AttributeValue, ...]) -> bool:
     return set(members) == set(wanted) and {type(one) for one in members} == {type(one) for one in wanted}
 
 
-def _is_role(identifier: str, attribute: str) -> bool:
+def _role_words(identifier: str, attribute: str) -> tuple[str, ...] | None:
+    """The words of an attribute that names a role; None for any other attribute."""
     declared = vocabulary().get(identifier)
     found = declared.attribute(attribute) if declared is not None else None
-    return found is not None and found.type == "role"
+    return found.members if found is not None and found.type == "role" else None
 
 
 def _is_word(origins: Origins, wanted: set[str]) -> bool | None:

@@ -7,7 +7,7 @@ to a parameter of the entry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from d2k.spec.facts import NONE, Function, Kind, Op, Program
@@ -56,25 +56,33 @@ class Roles:
         self._tensors = {tensor.name: frozenset({tensor.name, tensor.role} - {""}) for tensor in task.tensors}
         named = [(one.name, one.role) for one in task.axes] + [(one.name, one.role) for one in task.lets]
         self._axes = {name: frozenset({name, name.lower(), role} - {""}) for name, role in named}
-        self._known: dict[tuple[str, str, str], Origins] = {}
+        self._task_words = frozenset().union(*self._tensors.values(), *self._axes.values())
+        self._known: dict[tuple[str, str, str], Origins | None] = {}
 
-    def words(self, path: str, kernel: str, name: str) -> Origins:
-        """What `name`, found in a kernel of the file `path`, may stand for; itself where it is no parameter."""
+    def words(self, path: str, kernel: str, name: str, members: Collection[str] = ()) -> Origins:
+        """What `name`, found in a kernel of the file `path`, may stand for.
+
+        A name that is no parameter stands for itself if it is one of `members`, the words of the attribute that has it,
+        or a word of the task; any other is not known.
+        """
         key = (path, kernel, name)
         if key not in self._known:
-            self._known[key] = self._bind(path, kernel, name)
-        return self._known[key]
+            self._known[key] = self._parameter_words(path, kernel, name)
+        bound = self._known[key]
+        if bound is not None:
+            return bound
+        return (frozenset({name}),) if name in members or name in self._task_words else UNBOUND
 
-    def _bind(self, path: str, kernel: str, name: str) -> Origins:
-        for index, program in enumerate(self._programs):
-            if program.path != path:
-                continue
-            if kernel == "":
-                return self._entry_argument(name) or (frozenset({name}),)
-            for one in program.kernels:
-                if one.name == kernel and any(param.name == name for param in one.params):
-                    return self._parameter(index, kernel, name)
-        return (frozenset({name}),)
+    def _parameter_words(self, path: str, kernel: str, name: str) -> Origins | None:
+        """Origins of a parameter; None if no parameter has this name."""
+        if kernel == "":
+            return self._entry_argument(name)
+        for program in self._programs:
+            if program.path == path:
+                for one in program.kernels:
+                    if one.name == kernel and any(param.name == name for param in one.params):
+                        return self._parameter(kernel, name)
+        return None
 
     def _entry_argument(self, name: str) -> Origins | None:
         """A name in a finding about the whole program: a parameter of the entry, or else a word."""
@@ -83,7 +91,7 @@ class Roles:
             return None
         return self._entry_origin(found[1], name)
 
-    def _parameter(self, program: int, kernel: str, name: str) -> Origins:
+    def _parameter(self, kernel: str, name: str) -> Origins:
         """Origins of a kernel's parameter over all places that launch it."""
         found: list[Words | None] = []
         for place, op in self._launches(kernel):

@@ -83,7 +83,9 @@ def report(
     return FileReport(path, "triton", "0" * 64, kernels, everything, guards, problems)
 
 
-def tensor(name: str, role: str = "", direction: Direction = Direction.INPUT, shape: tuple[str, ...] = ("M", "K")) -> Tensor:
+def tensor(
+    name: str, role: str = "", direction: Direction = Direction.INPUT, shape: tuple[str, ...] = ("M", "K")
+) -> Tensor:
     return Tensor(name, direction, "bf16", shape, role)
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from submissions import absent, host, joined, kernel, lack, op, present, program, report, unknown
+
 from d2k.analyzers.checks import Evaluator, holds, holds_for_role
 from d2k.analyzers.submission import Submission
 from d2k.spec.audit import Interval
@@ -10,9 +14,6 @@ from d2k.spec.check import AllKernels, And, Check, Filter, Not, Op, Or, Term
 from d2k.spec.facts import Body, Kind, Launch, Variant
 from d2k.spec.finding import FileReport, Finding, FoundValue, Reason, Status, Why
 from d2k.spec.vocabulary import Tier
-from hypothesis import given
-from hypothesis import strategies as st
-from submissions import absent, host, joined, kernel, lack, op, present, program, report, unknown
 
 STAGES_3 = Term("multistage_pipeline", (Filter("stages", Op.GE, (3,)),))
 TILE = Term(
@@ -161,15 +162,13 @@ class TestVariants:
         finding = Finding(
             four.id, four.status, Tier.SOURCE, four.instances, lacks=(lack("k", "s?", status=Status.UNKNOWN),)
         )
-        value = Evaluator(
-            Submission((report(finding, kernels=(kernel(configs=("s?", "s4")),)),), ()), None
-        ).item(STAGES_3)
+        value = Evaluator(Submission((report(finding, kernels=(kernel(configs=("s?", "s4")),)),), ()), None).item(
+            STAGES_3
+        )
         assert [one.interval for one in value.configs] == [Interval(0, 1), Interval(1, 1)]
 
     def test_best_kernel_counts(self) -> None:
-        found = report(
-            present("multistage_pipeline", {"stages": 4}, kernel="b"), kernels=(kernel("a"), kernel("b"))
-        )
+        found = report(present("multistage_pipeline", {"stages": 4}, kernel="b"), kernels=(kernel("a"), kernel("b")))
         assert credit(STAGES_3, found) == Interval(1, 1)
 
     def test_instantiations_that_host_code_chose_count_as_kernels(self) -> None:

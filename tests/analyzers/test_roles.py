@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from submissions import PATH, host, op, program, task, tensor
+
 from d2k.analyzers.roles import UNBOUND, Roles
 from d2k.spec.facts import Kind, Op
 from d2k.spec.task import Axis, Direction
-from submissions import PATH, host, op, program, task, tensor
 
 GEMM = task(
     tensors=(
@@ -76,9 +77,7 @@ def test_through_another_file() -> None:
 
 
 def test_two_launches_give_two_origins() -> None:
-    code = program(
-        host("run", ("a", "w", "y"), launch(0, params=("x",)), launch(1, params=("x",))), params=("x",)
-    )
+    code = program(host("run", ("a", "w", "y"), launch(0, params=("x",)), launch(1, params=("x",))), params=("x",))
     assert set(Roles(GEMM, (code,)).words(PATH, "k", "x")) == {ACTIVATION, WEIGHT}
 
 
@@ -109,7 +108,11 @@ def test_extent_of_a_tensor_is_an_axis() -> None:
 
 def test_a_word_that_is_no_parameter_stands_for_itself() -> None:
     code = program(host("run", ("a", "w", "y"), launch(0, params=("x",))), params=("x",))
-    assert Roles(GEMM, (code,)).words(PATH, "k", "row") == (frozenset({"row"}),)
+    roles = Roles(GEMM, (code,))
+    assert roles.words(PATH, "k", "row", ("row", "kv")) == (frozenset({"row"}),)
+    assert roles.words(PATH, "k", "weight") == (frozenset({"weight"}),)
+    # neither a parameter nor a word that guidance could use
+    assert roles.words(PATH, "k", "tile_of_something", ("row", "kv")) == UNBOUND
 
 
 def test_recursion_of_host_code_ends() -> None:
@@ -139,5 +142,3 @@ def test_more_parameters_than_tensors() -> None:
 def test_without_an_entry_nothing_is_bound() -> None:
     code = program(host("main", ("a",), launch(0, params=("x",))), params=("x",))
     assert Roles(GEMM, (code,)).words(PATH, "k", "x") == UNBOUND
-
-

@@ -6,18 +6,19 @@ import random
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from d2k.analyzers.root_causes import gain, next_steps, root_causes
 from d2k.analyzers.score import Credit, gated_credits, score
 from d2k.spec.vocabulary import Level
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def item(
     identifier: str, low: float, *requires: str, high: float | None = None, weight: float = 1, free: bool = False
 ) -> Credit:
     """An item whose level stands in the first letter of its id: `a1` L1, `b1` L2, `c1` L3."""
-    level = dict(a=Level.L1, b=Level.L2, c=Level.L3)[identifier[0]]
+    level = {"a": Level.L1, "b": Level.L2, "c": Level.L3}[identifier[0]]
     return Credit(identifier, level, weight, low, low if high is None else high, requires, free)
 
 
@@ -29,7 +30,7 @@ def test_weighted_mean_within_a_level_then_mean_over_levels() -> None:
     # L1 = 1, L2 = (2*1 + 1*0) / 3, L3 = 0.5
     found = score([item("a1", 1), item("b1", 1, weight=2), item("b2", 0), item("c1", 0.5)])
     assert found.L1 == 100
-    assert found.L2 == pytest.approx(200 / 3)
+    assert pytest.approx(200 / 3) == found.L2
     assert found.L3 == 50
     assert found.combined == found.low == pytest.approx((100 + 200 / 3 + 50) / 3)
 
