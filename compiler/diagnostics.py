@@ -106,6 +106,9 @@ CODES: dict[str, Code] = _table(
             "a number that touches `%`",
             "for the remainder put a space before `%`",
         ),
+        Code(
+            "D2K0223", _E, "a block stands in braces", "no `:` here", "write `{{` here and `}}` at the end of the block"
+        ),
         Code("D2K0224", _E, "more than {count} syntax errors", "the rest was not read"),
         # ---- 03 names
         Code("D2K0301", _E, "`{name}` is declared twice", "second declaration"),
@@ -178,7 +181,7 @@ CODES: dict[str, Code] = _table(
             "D2K0506", _E, "elements of `{name}` have no address of their own", "needs a container", "write `packed u8`"
         ),
         Code("D2K0507", _E, "`{container}` cannot hold packed `{name}`", "unsuitable container", "known are {known}"),
-        Code("D2K0508", _E, "there is no axis type `{name}`", "unknown type", "known are {known}"),
+        Code("D2K0508", _E, "there is no {kind} type `{name}`", "unknown type", "known are {known}"),
         Code("D2K0509", _E, "an {direction} has no {clause}", "does not belong here", "{reason}"),
         Code("D2K0510", _E, "nothing says what `{name}` contains", "no distribution and no draw", "write `~ normal()`"),
         Code("D2K0511", _E, "the contents of `{name}` are given twice", "second source"),
@@ -210,7 +213,7 @@ CODES: dict[str, Code] = _table(
         Code("D2K0703", _E, "property `{name}` {how} itself", "without meaning"),
         # ---- 08 lints
         Code("D2K0801", _W, "{kind} `{name}` is never used", "unused"),
-        Code("D2K0802", _W, "this filter of `{attribute}` is always true", "filters nothing", "{help}"),
+        Code("D2K0802", _W, "this filter of `{attribute}` is always true", "filters nothing"),
         Code("D2K0803", _H, "`{implied}` follows from `{property}`", "always true here", "leave it out"),
         Code("D2K0804", _W, "task `{name}` has no baseline `eager`", "nothing to compare with"),
         # ---- 09 files
