@@ -19,6 +19,9 @@ class Automaton:
         self.rules: tuple[Rule, ...] = raw.rules
         self.start, self.end = raw.start, raw.end
         self.end_kind = lexicon().number["$END"]
+        words = {~rule for rule, one in enumerate(self.rules) if one.action == "word"}
+        self._name_states = {state for state, row in enumerate(self.moves) if row and set(row.values()) <= words}
+        """States right behind a word that stands as a name."""
 
     def feed(self, states: list[int], kind: int) -> bool:
         """Advance a stack of states by one token, in place; False, and a spoilt stack, if the token does not fit."""
@@ -36,11 +39,14 @@ class Automaton:
             if kind == self.end_kind and states[-1] == self.end:
                 return True
 
-    def accepts(self, states: list[int], kinds: Iterable[int]) -> bool:
-        """Whether these tokens may follow; nothing is asked of what comes behind `$END`."""
+    def accepts(self, states: list[int], kinds: Iterable[int], keyword: int | None = None) -> bool:
+        """Whether these tokens may follow, the one at position `keyword` as a keyword and not as a name.
+
+        Nothing is asked of what comes behind `$END`.
+        """
         trial = states.copy()
-        for kind in kinds:
-            if not self.feed(trial, kind):
+        for position, kind in enumerate(kinds):
+            if not self.feed(trial, kind) or (position == keyword and trial[-1] in self._name_states):
                 return False
             if kind == self.end_kind:
                 break

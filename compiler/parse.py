@@ -120,7 +120,7 @@ def _run(builder: Builder, stacks: Stacks, recovery: Recovery) -> File:
             continue
         if move >= 0:
             if len(states) > MAX_STACK:
-                index = recovery.too_deep(index, starts[-1])
+                index = recovery.too_deep(index)
                 continue
             states.append(move)
             values.append(index)
@@ -164,7 +164,7 @@ def _run(builder: Builder, stacks: Stacks, recovery: Recovery) -> File:
                 assert method is not None
                 value = method(Span(start, end, source), *_arguments(action.plan, parts))
                 if depth > MAX_DEPTH:
-                    index = recovery.too_deep(index, start)
+                    index = recovery.too_deep(index)
                     continue
             states.append(moves[states[-1]][action.origin])
             values.append(value)

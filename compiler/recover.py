@@ -10,6 +10,7 @@ kept.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -42,7 +43,7 @@ _HARD_WORDS = ("and", "or", "not", "in", "has", "if", "then", "else", "for", "tr
 _FOREIGN_STATEMENTS = {
     "assert": "where",
     "class": "task",
-    "const": "let",
+    "const": "constant",
     "constraint": "where",
     "def": "fn",
     "depends": "requires",
@@ -81,12 +82,12 @@ _SIGNS = {
     "RPAR": ")",
     "RSQB": "]",
     "EQUAL": "=",
+    "COMMA": ",",
     "COLON": ":",
     "_DOUBLE_COLON": "::",
     "TILDE": "~",
     "LBRACE": "{",
     "LPAR": "(",
-    "COMMA": ",",
     "FROM": "from",
     "BECAUSE": "because",
     "WITH": "with",
@@ -98,6 +99,9 @@ _SIGNS = {
     "RBRACE": "}",
 }
 """What a repair may insert, in the order in which it is tried: none of these carries a value."""
+
+_LINKS = ("FROM", "BECAUSE", "WITH", "ON", "BY")
+"""Soft words in the midst of a statement."""
 
 _OPENERS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 
@@ -188,6 +192,9 @@ class Recovery:
         self._quiet_before = 0
         """Errors at tokens that begin before this offset follow from one that was reported."""
         self._misplaced: set[str] = set()
+        """Blocks whose statements were found outside them; the next ones are no news."""
+        self._indented = False
+        """The file marks blocks by `:` and indentation, so that no brace will ever close them."""
 
     # ---- entry points ------------------------------------------------------------------------------------------------
 
@@ -203,9 +210,14 @@ class Recovery:
             return index
         return self._wrong_token(self._swallowed_statement(index))
 
-    def too_deep(self, index: int, start: int) -> int:
+    def too_deep(self, index: int) -> int:
         """An expression or a check nests too deeply: drop its statement."""
-        self._report(diagnostic("D2K0217", self._span(start, min(self._start(index), start + 1))), index)
+        floor = self._floor()
+        start = self.stacks.starts[floor] if floor < len(self.stacks.starts) else self._start(index)
+        first = bisect_left(self.tokens.starts, start)
+        self._report(diagnostic("D2K0217", self._token(first)), index)
+        self._lose(start, self._start(index))
+        self.stacks.cut(floor)
         return self._skip(index)
 
     # ---- shorthands --------------------------------------------------------------------------------------------------
@@ -250,11 +262,10 @@ class Recovery:
     def _fits(self, *names: str) -> bool:
         return automaton().accepts(self.stacks.states, self._numbers(names))
 
-    def _fits_then(self, names: Iterable[str], index: int, count: int) -> bool:
-        """Whether the parser could go on with tokens of these kinds and then `count` tokens from `index`."""
-        return automaton().accepts(
-            self.stacks.states, [*self._numbers(names), *self.tokens.kinds[index : index + count]]
-        )
+    def _fits_then(self, name: str, index: int, count: int) -> bool:
+        """Whether the parser could go on with a sign or keyword `name` and then `count` tokens from `index`."""
+        kinds = [lexicon().number[name], *self.tokens.kinds[index : index + count]]
+        return automaton().accepts(self.stacks.states, kinds, keyword=None if name == "NAME" else 0)
 
     def _report(self, message: Diagnostic, index: int) -> None:
         """Add a message, unless the token at `index` lies where errors only follow from an earlier one."""
@@ -295,7 +306,10 @@ class Recovery:
         self._lose(self.stacks.starts[0] if self.stacks.starts else 0, len(self.source.text))
 
     def _lose(self, start: int, end: int) -> None:
-        self.lost.update(re.findall(r"[A-Za-z_]\w*", self.source.text[start:end]))
+        """The words between these offsets belong to no statement of the tree."""
+        first, last = bisect_left(self.tokens.starts, start), bisect_left(self.tokens.starts, end)
+        texts = map(self._text, range(first, last))
+        self.lost.update(text for text in texts if text.isidentifier())
 
     # ---- bad tokens --------------------------------------------------------------------------------------------------
 
@@ -371,7 +385,9 @@ class Recovery:
         token before the error begins a statement with it, the stacks go back to before that token.
         """
         before = index - 1
-        if before < 0 or self.tokens.kinds[before] not in _blocks().anywhere or not self.stacks.values:
+        if before < 0 or not self.stacks.values:
+            return index
+        if self.tokens.kinds[before] not in _blocks().anywhere and self._kind(before) not in _LINKS:
             return index
         height = len(self.stacks.values)
         while height and self.stacks.ends[height - 1] > self._start(before):
@@ -379,8 +395,8 @@ class Recovery:
         pair = self.tokens.kinds[before : index + 1]
         states = self.stacks.states[: height + 1]
         closed = [lexicon().number["RBRACE"], *pair]
-        if automaton().accepts(states, closed) or any(
-            automaton().accepts(states[: lower + 1], pair) for lower in range(height, -1, -1)
+        if automaton().accepts(states, closed, keyword=1) or any(
+            automaton().accepts(states[: lower + 1], pair, keyword=0) for lower in range(height, -1, -1)
         ):
             self.stacks.cut(height)
             return before
@@ -397,6 +413,8 @@ class Recovery:
             self._conditional_of_python,
             self._reserved_word,
             self._percent_for_modulo,
+            self._colon_for_brace,
+            self._misspelt_word,
             self._missing_sign,
             self._missing_brace,
             self._foreign_comment,
@@ -411,14 +429,14 @@ class Recovery:
         return self._skip(index)
 
     def _assignment_for_comparison(self, index: int, kind: str) -> int | None:
-        if kind != "EQUAL" or not self._fits_then(["COMPARISON"], index + 1, 1):
+        if kind != "EQUAL" or not self._fits_then("COMPARISON", index + 1, 1):
             return None
         span = self._token(index)
         self._report(diagnostic("D2K0209", span).with_fix("write `==`", Edit(span, "==")), index)
         return self._become(index, "COMPARISON")
 
     def _chained_comparison(self, index: int, kind: str) -> int | None:
-        if kind != "COMPARISON" or not self._fits("AND") or not self._fits_then(["AND"], index + 1, 1):
+        if kind != "COMPARISON" or not self._fits("AND") or not self._fits_then("AND", index + 1, 1):
             return None
         self._report(diagnostic("D2K0211", self._token(index)), index)
         return self._become(index, "AND")
@@ -430,7 +448,7 @@ class Recovery:
         return self._skip(index)
 
     def _reserved_word(self, index: int, kind: str) -> int | None:
-        if self._text(index) not in _HARD_WORDS or self._fits("INT") or not self._fits_then(["NAME"], index + 1, 1):
+        if self._text(index) not in _HARD_WORDS or self._fits("INT") or not self._fits_then("NAME", index + 1, 1):
             return None
         self._report(diagnostic("D2K0218", self._token(index), word=self._text(index)), index)
         return self._become(index, "NAME")
@@ -438,21 +456,53 @@ class Recovery:
     def _percent_for_modulo(self, index: int, kind: str) -> int | None:
         if index == 0 or self._kind(index - 1) != "PERCENT" or self._first_on_line(index):
             return None
-        if not automaton().accepts(self.stacks.states, self._numbers(["PRODUCT_OP", kind])):
+        if kind not in ("NAME", "INT", "NUMBER", "LPAR"):
             return None
         before = self._token(index - 1)
         message = diagnostic("D2K0222", before, number=before.text)
         self._report(message.with_fix("put a space before `%`", Edit(before, f"{before.text[:-1]} % ")), index)
         return self._skip(index)
 
+    def _colon_for_brace(self, index: int, kind: str) -> int | None:
+        if kind != "COLON" or not self._fits_then("LBRACE", index + 1, 2):
+            return None
+        span = self._token(index)
+        self._report(diagnostic("D2K0223", span), index)
+        self._indented = True
+        return self._become(index, "LBRACE")
+
+    def _misspelt_word(self, index: int, kind: str) -> int | None:
+        """A word that, spelt as a keyword, fits with the tokens behind it."""
+        if kind != "NAME":
+            return None
+        word = self._text(index)
+        meant = _meant(word, [one for one in self._keywords() if self._fits_then(one.upper(), index + 1, 2)])
+        if meant is None:
+            return None
+        self._report(self._suggest(index, meant), index)
+        return self._become(index, meant.upper())
+
+    def _keywords(self) -> list[str]:
+        """The soft words that may stand here as keywords."""
+        states = self.stacks.states
+        words = lexicon().words.items()
+        return [one for one, kind in words if one not in _HARD_WORDS and automaton().accepts(states, [kind], keyword=0)]
+
+    def _suggest(self, index: int, meant: str) -> Diagnostic:
+        block = self._block()
+        message = diagnostic(
+            "D2K0206", self._token(index), word=self._text(index), block=_WITH_ARTICLE[block.kind if block else "file"]
+        ).with_help(f"did you mean `{meant}`?")
+        return message.with_fix(f"write `{meant}`", Edit(self._token(index), meant))
+
     def _missing_sign(self, index: int, kind: str) -> int | None:
         """Would one more sign or little word make sense of the next tokens?"""
         for name, sign in _SIGNS.items():
             if name == "COMMA" and self._first_on_line(index) and not self._inner_brackets():
                 continue
-            if name == "RBRACE" and not self._inner_brackets():
+            if name == "RBRACE" and not self._inner_brackets() and not self._in_settings():
                 continue
-            if not self._fits_then([name], index, 3):
+            if not self._fits_then(name, index, 3):
                 continue
             place = self._behind(index)
             spaced = sign if name in ("RPAR", "RSQB", "COMMA", "COLON") else f" {sign}"
@@ -461,6 +511,10 @@ class Recovery:
             self._report(message.with_fix(f"insert `{sign}`", Edit(place, spaced)), index)
             return self._insert(index, name)
         return None
+
+    def _in_settings(self) -> bool:
+        block = self._block()
+        return block is not None and block.kind in ("workload", "tolerance")
 
     def _missing_brace(self, index: int, kind: str) -> int | None:
         """A statement of an outer block, no deeper to the right than the open block: that block was not closed."""
@@ -482,7 +536,8 @@ class Recovery:
     def _closing_braces(self, index: int) -> int:
         """How many `}` would make the next tokens fit; 0 if no number would."""
         for count in range(1, 5):
-            if self._fits_then(["RBRACE"] * count, index, 2):
+            kinds = [lexicon().number["RBRACE"]] * count + self.tokens.kinds[index : index + 2]
+            if automaton().accepts(self.stacks.states, kinds, keyword=count):
                 return count
         return 0
 
@@ -516,20 +571,12 @@ class Recovery:
             if word.upper() in ("L1", "L2", "L3"):
                 return self._become(index, "LEVEL")
             return self._skip(index, index + 1)
-        known = [one for one, number in lexicon().words.items() if automaton().accepts(self.stacks.states, [number])]
-        known = [one for one in known if one not in _HARD_WORDS]
-        message = diagnostic("D2K0206", self._token(index), word=word, block=_WITH_ARTICLE.get(where, where))
-        meant = _FOREIGN_STATEMENTS.get(word)
-        if meant not in known:
-            meant = nearest(word, known)
-        if meant is None:
-            home = self._homes(index) or ""
-            self._report(message.with_help(home) if home else message, index)
-            return self._skip(index, index + 1)
-        message = message.with_help(f"did you mean `{meant}`?")
-        self._report(message.with_fix(f"write `{meant}`", Edit(self._token(index), meant)), index)
-        if self._fits_then([meant.upper()], index + 1, 1):
-            return self._become(index, meant.upper())
+        meant = _meant(word, self._keywords())
+        if meant is not None:
+            self._report(self._suggest(index, meant), index)
+        else:
+            message = diagnostic("D2K0206", self._token(index), word=word, block=_WITH_ARTICLE[where])
+            self._report(message.with_help(self._homes(index)), index)
         return self._skip(index, index + 1)
 
     def _homes(self, index: int) -> str:
@@ -554,14 +601,13 @@ class Recovery:
         if early is not None:
             self._report(self._closed_early(early), index)
         elif not self._misplaced & set(homes):
-            word = "item" if kind == "LEVEL" else self._text(index)
             self._report(
                 diagnostic(
                     "D2K0207",
                     self._token(index),
-                    word=word,
+                    word=self._text(index),
                     home=" or ".join(_WITH_ARTICLE[home] for home in homes),
-                    block=_WITH_ARTICLE.get(where, where),
+                    block=_WITH_ARTICLE[where],
                 ),
                 index,
             )
@@ -569,7 +615,7 @@ class Recovery:
         return self._skip(index, index + 1)
 
     def _stray_bracket(self, index: int, kind: str) -> int | None:
-        if kind not in _OPENERS.values() or not (self._at_statement() or self._fits_then([], index + 1, 2)):
+        if kind not in _OPENERS.values() or not (self._at_statement() or self._goes_on_at(index + 1)):
             return None
         if not (kind == "RBRACE" and self._misplaced):
             early = self._early_brace(index) if kind == "RBRACE" else None
@@ -578,6 +624,9 @@ class Recovery:
             message = message.with_fix("remove it", Edit(span, ""))
             self._report(message if early is None else self._closed_early(early), index)
         return self._delete(index)
+
+    def _goes_on_at(self, index: int) -> bool:
+        return automaton().accepts(self.stacks.states, self.tokens.kinds[index : index + 2])
 
     def _early_brace(self, index: int) -> tuple[int, int] | None:
         """Before `index`, a `}` at the start of its line that is indented unlike the line of its `{`, and that `{`."""
@@ -630,20 +679,21 @@ class Recovery:
         """Whether a new statement may begin here."""
         block = self._block()
         kinds = _blocks().statements.get(block.kind if block else "file", frozenset())
-        return any(automaton().accepts(self.stacks.states, [kind]) for kind in kinds)
+        return any(automaton().accepts(self.stacks.states, [kind], keyword=0) for kind in kinds)
 
     # ---- the open blocks ---------------------------------------------------------------------------------------------
 
     def _block(self) -> _Block | None:
         """The innermost block that is open; None at the top of the file."""
-        return self._block_below(len(self.stacks.values))
-
-    def _block_below(self, limit: int) -> _Block | None:
         values, kinds, heads = self.stacks.values, self.tokens.kinds, _blocks().heads
         brace, close = lexicon().number["LBRACE"], lexicon().number["RBRACE"]
-        for height in range(limit - 1, -1, -1):
+        closed = 0  # a block that is complete may still wait to be reduced
+        for height in range(len(values) - 1, -1, -1):
             value = values[height]
-            if not isinstance(value, int) or kinds[value] != brace:
+            if not isinstance(value, int) or kinds[value] not in (brace, close):
+                continue
+            if kinds[value] == close or closed:
+                closed += 1 if kinds[value] == close else -1
                 continue
             if close not in automaton().moves[self.stacks.states[height + 1]]:
                 continue  # a set: it may not be empty
@@ -673,9 +723,8 @@ class Recovery:
         block = self._block()
         early = self._late_brace()
         if block is not None and self._closing_braces(index):
-            if early is not None:
-                block = early
-            self._report(self._unclosed(block), index)
+            if not self._indented:
+                self._report(self._unclosed(early or block), index)
         else:
             self._report(self._missing_or_unexpected(index), index)
         return self._close_all(index)
@@ -700,18 +749,21 @@ class Recovery:
                 return _Block(heads[self.tokens.kinds[place]], 0, brace, place)
         return None
 
+    def _floor(self) -> int:
+        """The height of the stacks at which the unfinished statement of the innermost block begins."""
+        block, values = self._block(), self.stacks.values
+        height = 0 if block is None else block.height + 1
+        return height + 1 if height < len(values) and isinstance(values[height], list) else height
+
     def _close_all(self, index: int) -> int:
         """Drop what is unfinished in the innermost block and insert the `}` that are missing before the end of the
         file.
         """
         block = self._block()
-        height = 0 if block is None else block.height + 1
-        keep = height
-        while keep < len(self.stacks.values) and isinstance(self.stacks.values[keep], list):
-            keep += 1
-        if keep < len(self.stacks.values) and not self._fits("RBRACE"):
-            self._lose(self.stacks.starts[keep], len(self.source.text))
-            self.stacks.cut(keep)
+        floor = self._floor()
+        if floor < len(self.stacks.values) and not self._fits("RBRACE"):
+            self._lose(self.stacks.starts[floor], len(self.source.text))
+            self.stacks.cut(floor)
         self._quiet_before = len(self.source.text) + 1
         if block is not None and self._fits("RBRACE"):
             return self._insert(index, "RBRACE")
@@ -756,7 +808,7 @@ class Recovery:
                         height
                         for height in range(len(states) - 1, -1, -1)
                         if sequence[0] in automaton().moves[states[height]]
-                        and automaton().accepts(states[: height + 1], sequence)
+                        and automaton().accepts(states[: height + 1], sequence, keyword=0)
                     ),
                     -1,
                 )
@@ -778,9 +830,9 @@ class Recovery:
                         return place, height
             elif kind in blocks.anywhere:
                 first = self._first_on_line(place)
-                if "RBRACE" in open_brackets[inner:] and not strict:
-                    if not (first and self._indent(place) == 0 and kind in blocks.statements["file"]):
-                        continue
+                outermost = first and self._indent(place) == 0 and kind in blocks.statements["file"]
+                if "RBRACE" in open_brackets[inner:] and not strict and not outermost:
+                    continue
                 sure = first and not open_brackets and not strict
                 height = height_for(kind) if sure else height_for(kind, kinds[place + 1])
                 if height >= 0:
@@ -799,6 +851,15 @@ _WITH_ARTICLE = {
     "workload": "a workload",
     "tolerance": "`tolerance`",
 }
+
+
+def _meant(word: str, known: list[str]) -> str | None:
+    """The known word that stands behind a foreign, a shortened or a misspelt one."""
+    foreign = _FOREIGN_STATEMENTS.get(word)
+    if foreign in known:
+        return foreign
+    longer = [one for one in known if len(word) >= 3 and one.startswith(word)]
+    return longer[0] if len(longer) == 1 else nearest(word, known)
 
 
 def _name_character(text: str) -> str:
