@@ -1,0 +1,54 @@
+"""What a loop carries from iteration to iteration: variables, and arrays that it reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from d2k.analyzers.core.view import BodyView
+from d2k.analyzers.patterns.dataflow import flow
+from d2k.spec.facts import NONE, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A variable or an on-chip array that a loop updates.
+
+    `olds` are values read from it inside the loop, `news` values that end up in it.
+    """
+
+    loop: int
+    variable: str
+    olds: frozenset[int]
+    news: tuple[int, ...]
+
+
+def members(view: BodyView) -> dict[int, tuple[int, ...]]:
+    """For each loop the values in it, inner loops included, in program order."""
+    found: dict[int, list[int]] = {index: [] for index in range(len(view.body.loops))}
+    for value, op in enumerate(view.body.ops):
+        loop = op.loop
+        while loop != NONE:
+            found[loop].append(value)
+            loop = view.body.loops[loop].parent
+    return {loop: tuple(values) for loop, values in found.items()}
+
+
+def cells(view: BodyView, loop: int) -> Iterator[Cell]:
+    """What `loop` carries. An array counts if the loop both reads and writes it."""
+    for one in view.loop(loop).carried:
+        if one.next not in (one.phi, NONE):
+            yield Cell(loop, one.variable, frozenset({one.phi}), (one.next,))
+    data = flow(view)
+    for array, stores in data.stores.items():
+        inside = [value for value in stores if loop in view.loops_of(value)]
+        reads = [value for value in data.loads.get(array, ()) if loop in view.loops_of(value)]
+        # tensor memory is updated in place by the matrix instruction, whose accumulator is both read and written
+        reads += [value for value in inside if view.op(value).kind is Kind.MMA]
+        if inside and reads:
+            news = tuple(
+                view.op(value).args[1] if view.op(value).kind in (Kind.STORE, Kind.ATOMIC) else value
+                for value in inside
+                if len(view.op(value).args) > 1
+            )
+            yield Cell(loop, view.op(array).variable, frozenset(reads) | {array}, news)

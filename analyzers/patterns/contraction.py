@@ -1,0 +1,127 @@
+"""Contractions, by matrix instructions or by sums of products, with their finished results and what is done with those."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from d2k.analyzers.core.view import BodyView
+from d2k.analyzers.patterns.addresses import memory_of
+from d2k.analyzers.patterns.carried import cells
+from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.loops import where
+from d2k.analyzers.patterns.matmul import operand_path, products
+from d2k.analyzers.patterns.memo import memo
+from d2k.spec.facts import NONE, Kind, Op
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """`value` is the matrix instruction, or the multiplication whose products are summed.
+
+    `sums` are the values of its accumulator while it grows; `fetches` the reads of memory behind its operands.
+    """
+
+    value: int
+    sums: frozenset[int]
+    fetches: tuple[int, ...]
+    matrix: bool
+
+
+@memo
+def contractions(view: BodyView) -> tuple[Contraction, ...]:
+    """All contractions in program order; sums of products that normalise their own operand do not count."""
+    return (*_matrix_products(view), *_dot_products(view))
+
+
+def _matrix_products(view: BodyView) -> Iterator[Contraction]:
+    for one in products(view):
+        yield Contraction(one.value, accumulation(view, one.value), (*one.a_fetches, *one.b_fetches), matrix=True)
+
+
+def accumulation(view: BodyView, value: int) -> frozenset[int]:
+    """`value` and the sums on the cycle that it is added to: the life of an accumulator inside its loops."""
+    data = flow(view)
+    found = {value}
+    ahead = set(data.spread((value,), lambda at, user: not _is_operand(view, at, user)))
+    for loop in view.loops_of(value):
+        for cell in cells(view, loop):
+            if cell.olds & ahead and any(new in ahead for new in cell.news):
+                behind = set(data.back(cell.news, _sums))
+                grown = set(data.forward(cell.olds, _sums)) & behind
+                if value in behind or grown & {value}:
+                    found |= grown | {value}
+    return frozenset(found)
+
+
+def _sums(op: Op) -> bool:
+    return op.kind in (Kind.PHI, Kind.CAST, Kind.SHAPE, Kind.ITEM, Kind.LOAD, Kind.MMA, Kind.ALLOC) or (
+        op.kind is Kind.ELEMENTWISE and op.name in ("add", "sub", "mul", "fma", "where")
+    )
+
+
+def _is_operand(view: BodyView, value: int, user: int) -> bool:
+    """`user` is a matrix instruction that multiplies `value`."""
+    op = view.op(user)
+    return op.kind is Kind.MMA and value in op.args[:2] and value not in op.args[2:3]
+
+
+def _dot_products(view: BodyView) -> Iterator[Contraction]:
+    """Multiplications of two different arrays whose products are summed along an axis that the result has lost."""
+    data = flow(view)
+    for value in view.values(Kind.ELEMENTWISE, name=("mul", "fma")):
+        left, right = view.op(value).args[:2]
+        a, b = data.fetches(left, _linear), data.fetches(right, _linear)
+        if not a or not b or _memories(view, a) & _memories(view, b):
+            continue
+        shared = _moving(view, a) & _moving(view, b)
+        if not shared:
+            continue
+        sums = accumulation(view, value) | frozenset(
+            at for at in data.forward((value,), _added) if view.op(at).kind is Kind.REDUCE
+        )
+        if len(sums) == 1 and view.op(value).name != "fma":
+            continue
+        results = frozenset(data.spread(sums, lambda at, user: view.op(user).kind is not Kind.REDUCE))
+        stored = [store for store in data.outputs() if store in results]
+        if stored and not any(_moving(view, (store,)) & shared for store in stored):
+            yield Contraction(value, sums, (*a, *b), matrix=False)
+
+
+def _linear(op: Op) -> bool:
+    return operand_path(op) and not (op.kind is Kind.ELEMENTWISE and op.name in ("exp", "exp2", "rsqrt", "rcp"))
+
+
+def _added(op: Op) -> bool:
+    return _sums(op) or op.kind in (Kind.REDUCE, Kind.SHUFFLE)
+
+
+def _memories(view: BodyView, accesses: tuple[int, ...]) -> frozenset[int]:
+    return frozenset(root for access in accesses for root in memory_of(view, access))
+
+
+def _moving(view: BodyView, accesses: tuple[int, ...]) -> frozenset[int]:
+    """Ranges and loop variables that move the place of some access."""
+    return frozenset(
+        at
+        for access in accesses
+        for arg in where(view, access)
+        if arg != NONE
+        for at in view.walk(arg, lambda op: op.kind not in (Kind.LOAD, Kind.ARANGE))
+        if view.op(at).kind in (Kind.ARANGE, Kind.PHI)
+    )
+
+
+def region(view: BodyView, one: Contraction) -> frozenset[int]:
+    """What is made of a finished result up to its stores; its own growth, other products and reductions are left out."""
+    data = flow(view)
+
+    def accepts(value: int, user: int) -> bool:
+        return view.op(user).kind is not Kind.REDUCE and not _is_operand(view, value, user)
+
+    made = set(data.spread(one.sums, accepts))
+    stores = [store for store in data.outputs() if store in made]
+    if not stores:
+        return frozenset()
+    wanted = set(data.back(stores))
+    return frozenset((made & wanted) - one.sums)

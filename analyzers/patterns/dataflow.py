@@ -1,0 +1,241 @@
+"""Where data comes from and goes to, through casts, reshapes and on-chip memory.
+
+Unlike a slice, data flow leaves out what only steers: addresses, masks and conditions. Arrays in registers, shared or
+tensor memory count as one variable each: what is stored anywhere in an array may come out of any load from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+from d2k.analyzers.core.view import BodyGraph, BodyView
+from d2k.spec.facts import NONE, Kind, Op
+
+CARRIERS = frozenset(
+    {
+        Kind.ELEMENTWISE,
+        Kind.CAST,
+        Kind.SHAPE,
+        Kind.REDUCE,
+        Kind.SCAN,
+        Kind.SORT,
+        Kind.HISTOGRAM,
+        Kind.MMA,
+        Kind.PHI,
+        Kind.ITEM,
+        Kind.FULL,
+        Kind.SHUFFLE,
+        Kind.REDUX,
+        Kind.ASM,
+        Kind.CALL,
+        Kind.CONTROL,
+    }
+)
+"""Kinds whose result is made of the values of their operands."""
+
+POINTER_ARITHMETIC = frozenset(
+    {Kind.ELEMENTWISE, Kind.PHI, Kind.SHAPE, Kind.CAST, Kind.DESCRIPTOR, Kind.ITEM, Kind.CONTROL}
+)
+
+Through = Callable[[Op], bool]
+
+
+class Flow:
+    """Data flow of one body."""
+
+    def __init__(self, graph: BodyGraph) -> None:
+        self._graph = graph
+        self._ops = graph.body.ops
+
+    @cached_property
+    def _roots(self) -> dict[int, tuple[int, ...]]:
+        return {}
+
+    def memory(self, address: int) -> tuple[int, ...]:
+        """ALLOC and non-constexpr PARAM values that an address, array or descriptor is made from."""
+        if address == NONE:
+            return ()
+        if address not in self._roots:
+            walk = self._graph.walk(address, lambda op: op.kind in POINTER_ARITHMETIC)
+            found = (value for value in walk if self._is_memory(self._ops[value]))
+            self._roots[address] = tuple(sorted(found))
+        return self._roots[address]
+
+    @staticmethod
+    def _is_memory(op: Op) -> bool:
+        return op.kind is Kind.ALLOC or (op.kind is Kind.PARAM and not op.attrs.get("constexpr"))
+
+    def arrays(self, address: int) -> tuple[int, ...]:
+        """The on-chip arrays that an address may point into."""
+        return tuple(root for root in self.memory(address) if self._ops[root].kind is Kind.ALLOC)
+
+    @cached_property
+    def stores(self) -> dict[int, tuple[int, ...]]:
+        """For each on-chip array the operations that write it: STORE, ATOMIC, COPY."""
+        found: dict[int, list[int]] = {}
+        for kind in (Kind.STORE, Kind.ATOMIC, Kind.COPY):
+            for value in self._graph.by_kind.get(kind, ()):
+                op = self._ops[value]
+                for array in self.arrays(op.args[0]) if op.args else ():
+                    found.setdefault(array, []).append(value)
+        # a matrix instruction may accumulate in place in tensor memory or in an array of registers
+        for value in self._graph.by_kind.get(Kind.MMA, ()):
+            for array in self.accumulator_arrays(value):
+                found.setdefault(array, []).append(value)
+        return {array: tuple(values) for array, values in found.items()}
+
+    def accumulator_arrays(self, mma: int) -> tuple[int, ...]:
+        """On-chip arrays that an MMA is given as its accumulator and so writes."""
+        args = self._ops[mma].args
+        if len(args) < 3 or args[2] == NONE:
+            return ()
+        target = args[2]
+        op = self._ops[target]
+        if op.kind is Kind.LOAD and op.args:
+            target = op.args[0]
+        return self.arrays(target) if self._ops[target].kind in (Kind.ALLOC, Kind.SHAPE) else ()
+
+    @cached_property
+    def loads(self) -> dict[int, tuple[int, ...]]:
+        """For each on-chip array the operations that read it."""
+        found: dict[int, list[int]] = {}
+        for value in self._graph.by_kind.get(Kind.LOAD, ()):
+            op = self._ops[value]
+            for array in self.arrays(op.args[0]) if op.args else ():
+                found.setdefault(array, []).append(value)
+        return {array: tuple(values) for array, values in found.items()}
+
+    def operands(self, value: int) -> tuple[int, ...]:
+        """The values whose data `value` is made of."""
+        op = self._ops[value]
+        if op.kind is Kind.LOAD:
+            return (
+                tuple(source for array in self.arrays(op.args[0]) for source in self.written(array)) if op.args else ()
+            )
+        if op.kind is Kind.ALLOC:
+            return self.written(value)
+        if op.kind in (Kind.STORE, Kind.ATOMIC) or (op.kind is Kind.COPY and self.is_output(value)):
+            return op.args[1:2]
+        if op.kind is Kind.PHI:
+            args = op.args[1:] if op.name == "if" else op.args
+        elif op.kind is Kind.ELEMENTWISE and op.name == "where":
+            args = op.args[1:]
+        elif op.kind in CARRIERS:
+            args = op.args
+        else:
+            args = ()
+        return tuple(arg for arg in args if arg != NONE)
+
+    def written(self, array: int) -> tuple[int, ...]:
+        """Values that end up in an on-chip array; a COPY stands for what it fetches."""
+        found: list[int] = []
+        for value in self.stores.get(array, ()):
+            op = self._ops[value]
+            found.append(op.args[1] if op.kind in (Kind.STORE, Kind.ATOMIC) and len(op.args) > 1 else value)
+        return tuple(dict.fromkeys(found))
+
+    @cached_property
+    def _consumers(self) -> tuple[tuple[int, ...], ...]:
+        users: list[list[int]] = [[] for _ in self._ops]
+        for value in range(len(self._ops)):
+            for operand in dict.fromkeys(self.operands(value)):
+                if operand != value:
+                    users[operand].append(value)
+        return tuple(tuple(one) for one in users)
+
+    def consumers(self, value: int) -> tuple[int, ...]:
+        """Operations made of the data of `value`, loads of an array that it is stored in included."""
+        return self._consumers[value]
+
+    def back(self, values: Iterable[int], through: Through = lambda _: True) -> Iterator[int]:
+        """`values` and what their data is made of; operands of an operation count only if `through` accepts it."""
+        return self._search(values, self.operands, through)
+
+    def forward(self, values: Iterable[int], through: Through = lambda _: True) -> Iterator[int]:
+        """`values` and what is made of them, through operations that `through` accepts; the rejected are left out."""
+        seen = set(values)
+        stack = list(seen)
+        while stack:
+            at = stack.pop()
+            yield at
+            for user in self._consumers[at]:
+                if user not in seen and through(self._ops[user]):
+                    seen.add(user)
+                    stack.append(user)
+
+    def spread(self, values: Iterable[int], accepts: Callable[[int, int], bool]) -> Iterator[int]:
+        """`values` and what is made of them, along the edges (value, user) that `accepts` lets pass."""
+        seen = set(values)
+        stack = list(seen)
+        while stack:
+            at = stack.pop()
+            yield at
+            for user in self._consumers[at]:
+                if user not in seen and accepts(at, user):
+                    seen.add(user)
+                    stack.append(user)
+
+    def _search(
+        self, values: Iterable[int], neighbours: Callable[[int], tuple[int, ...]], through: Through
+    ) -> Iterator[int]:
+        starts = tuple(dict.fromkeys(values))
+        seen = set(starts)
+        stack = list(reversed(starts))
+        while stack:
+            at = stack.pop()
+            yield at
+            if through(self._ops[at]):
+                for other in reversed(neighbours(at)):
+                    if other not in seen:
+                        seen.add(other)
+                        stack.append(other)
+
+    def fetches(self, value: int, through: Through = lambda _: True) -> tuple[int, ...]:
+        """Reads of memory outside the block (LOAD and COPY) that the data of `value` comes from, in program order."""
+        return tuple(sorted(at for at in self.back((value,), through) if self.is_fetch(at)))
+
+    def is_fetch(self, value: int) -> bool:
+        """A read of memory that is no on-chip array."""
+        op = self._ops[value]
+        if op.kind is Kind.LOAD:
+            return (
+                bool(op.args) and op.attrs.get("space") in (None, "global", "unknown") and not self.arrays(op.args[0])
+            )
+        return op.kind is Kind.COPY and op.attrs.get("direction", "load") in ("load", "gather")
+
+    def is_output(self, value: int) -> bool:
+        """A write to memory that is no on-chip array."""
+        op = self._ops[value]
+        if op.kind in (Kind.STORE, Kind.ATOMIC):
+            return (
+                bool(op.args) and op.attrs.get("space") in (None, "global", "unknown") and not self.arrays(op.args[0])
+            )
+        return op.kind is Kind.COPY and op.attrs.get("direction") in ("store", "reduce", "scatter")
+
+    def _is_outside(self, op: Op) -> bool:
+        if not op.args or op.attrs.get("space", "global") not in ("global", "unknown"):
+            return False
+        return not self.arrays(op.args[0])
+
+    def outputs(self) -> tuple[int, ...]:
+        """Writes to memory outside the block, in program order."""
+        kinds = (Kind.STORE, Kind.ATOMIC, Kind.COPY)
+        return tuple(sorted(value for kind in kinds for value in self._graph.by_kind.get(kind, ()) if self.is_output(value)))
+
+    def source_address(self, fetch: int) -> int:
+        """The global address, array or descriptor that a fetch reads."""
+        op = self._ops[fetch]
+        return op.args[1] if op.kind is Kind.COPY and len(op.args) > 1 else op.args[0]
+
+
+_FLOWS: WeakKeyDictionary[BodyGraph, Flow] = WeakKeyDictionary()
+
+
+def flow(view: BodyView) -> Flow:
+    """The data flow of a view's body, made once."""
+    found = _FLOWS.get(view.graph)
+    if found is None:
+        found = _FLOWS[view.graph] = Flow(view.graph)
+    return found

@@ -1,0 +1,132 @@
+"""How far a loop goes, what it walks and what moves with it."""
+
+from __future__ import annotations
+
+from d2k.analyzers.core.view import BodyView, KernelView
+from d2k.analyzers.patterns.dataflow import flow
+from d2k.spec.facts import NONE, Kind, Op
+
+LESS = ("lt", "le", "gt", "ge")
+
+
+def trip_count(view: BodyView, loop: int) -> int | None:
+    """How often a loop runs, if constants say so."""
+    one = view.loop(loop)
+    start, stop, step = (view.fold_int(value) for value in (one.start, one.stop, one.step))
+    start = 0 if one.start == NONE else start
+    step = 1 if one.step == NONE else step
+    if start is None or stop is None or not step:
+        return None
+    return max(0, -(-(stop - start) // step))
+
+
+def arithmetic(op: Op) -> bool:
+    """Index arithmetic; values read from memory are left as they are."""
+    return op.kind in (Kind.ELEMENTWISE, Kind.CAST, Kind.SHAPE, Kind.PHI, Kind.ITEM, Kind.CONTROL, Kind.FULL)
+
+
+def movers(view: BodyView, loop: int) -> frozenset[int]:
+    """Values that differ from iteration to iteration by index arithmetic: the loop variable and bumped pointers."""
+    one = view.loop(loop)
+    found = {one.variable} - {NONE}
+    for carried in one.carried:
+        if carried.next in (carried.phi, NONE):
+            continue
+        path = tuple(view.walk(carried.next, arithmetic))
+        # a pointer or counter advances by index arithmetic alone; an accumulator takes in data
+        if carried.phi in path and all(arithmetic(view.op(at)) or _fixed(view.op(at)) for at in path):
+            found.add(carried.phi)
+    return frozenset(found)
+
+
+def _fixed(op: Op) -> bool:
+    return op.kind in (
+        Kind.CONST,
+        Kind.PARAM,
+        Kind.ARANGE,
+        Kind.BLOCK_INDEX,
+        Kind.GRID_SIZE,
+        Kind.BLOCK_SIZE,
+        Kind.THREAD_INDEX,
+        Kind.LANE,
+        Kind.WARP,
+        Kind.DESCRIPTOR,
+        Kind.ATTRIBUTE,
+    )
+
+
+def moves(view: BodyView, value: int, loop: int) -> bool:
+    """`value`, an address or an index, changes as `loop` goes on."""
+    moving = movers(view, loop)
+    return any(at in moving for at in view.walk(value, arithmetic))
+
+
+def walked(view: BodyView, loop: int) -> tuple[int, ...]:
+    """Reads of global memory in a loop whose addresses move with it, in program order."""
+    data = flow(view)
+    found = []
+    for value in view.values(Kind.LOAD, Kind.COPY):
+        if loop in view.loops_of(value) and data.is_fetch(value) and fetch_moves(view, value, loop):
+            found.append(value)
+    return tuple(found)
+
+
+def fetch_moves(view: BodyView, fetch: int, loop: int) -> bool:
+    """The place that a fetch reads changes as `loop` goes on."""
+    return any(arg != NONE and moves(view, arg, loop) for arg in where(view, fetch))
+
+
+def where(view: BodyView, access: int) -> tuple[int, ...]:
+    """The operands of an access of global memory that say where: address, descriptor and indices."""
+    op = view.op(access)
+    match op.kind:
+        case Kind.LOAD:
+            # (address, mask, indices…)
+            return op.args[:1] + op.args[2:]
+        case Kind.STORE | Kind.ATOMIC:
+            # (address, value, mask, indices…)
+            return op.args[:1] + op.args[3:]
+        case _:
+            return op.args[1:] if op.attrs.get("direction", "load") in ("load", "gather") else op.args[:1] + op.args[2:]
+
+
+def axis_name(kernel: KernelView, loop: int) -> str | None:
+    """The kernel's argument that names the axis a loop walks: its extent, or else the array that it walks along."""
+    extent = _extent(kernel, (kernel.loop(loop).stop,)) or _extent(kernel, _bounds_in_masks(kernel, loop))
+    if extent is not None:
+        return extent
+    names = [kernel.pointer(flow(kernel).source_address(value)) for value in walked(kernel, loop)]
+    return next((name for name in names if name is not None), None)
+
+
+def _extent(kernel: KernelView, bounds: tuple[int, ...]) -> str | None:
+    """The one run-time argument among those that bounds are computed from; a compile-time one if it is alone."""
+    found = [
+        kernel.op(at)
+        for bound in bounds
+        if bound != NONE
+        for at in kernel.walk(bound, arithmetic)
+        if kernel.op(at).kind is Kind.PARAM
+    ]
+    for group in ([op for op in found if not op.attrs.get("constexpr")], found):
+        names = dict.fromkeys(op.name for op in group)
+        if len(names) == 1:
+            return next(iter(names))
+        if names:
+            return None
+    return None
+
+
+def _bounds_in_masks(kernel: KernelView, loop: int) -> tuple[int, ...]:
+    """What indices that move with the loop are compared with: `cols < n`."""
+    moving = movers(kernel, loop)
+    found: list[int] = []
+    for value in kernel.values(Kind.ELEMENTWISE, name=LESS):
+        if loop not in kernel.loops_of(value):
+            continue
+        left, right = kernel.op(value).args[:2]
+        for index, bound in ((left, right), (right, left)):
+            inner = kernel.strip(bound)
+            if kernel.op(inner).kind is Kind.PARAM and any(at in moving for at in kernel.walk(index, arithmetic)):
+                found.append(inner)
+    return tuple(dict.fromkeys(found))
