@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from d2k import __version__
 from d2k.analyzers import analyze
@@ -27,14 +27,19 @@ class Analysed:
     report: FileReport
 
 
-def files(names: Sequence[str], options: analyze.Options) -> tuple[Analysed, ...]:
-    """Analyse the files that `names` (files, directories, globs, `-`) stand for. Raises InputError."""
+def files(names: Sequence[str], options: analyze.Options, usual_entry: str = "") -> tuple[Analysed, ...]:
+    """Analyse the files that `names` (files, directories, globs, `-`) stand for. Raises InputError.
+
+    `usual_entry` is the entry of each file that has a function of that name; `options.entry` must be in one of them.
+    """
     paths = expand(names, SUFFIXES)
     progress = Progress("analysed", len(paths))
     done: list[Analysed] = []
     for path in paths:
         text = read_kernel(path)
         program = analyze.read(text.path, text.text, options)
+        if usual_entry and any(function.name == usual_entry for function in program.functions):
+            program = analyze.read(text.path, text.text, replace(options, entry=usual_entry))
         done.append(Analysed(text, program, analyze.report(program, text.text, options)))
         progress.step()
     _check_entry(done, options.entry)
