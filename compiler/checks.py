@@ -282,14 +282,13 @@ def _literal(node: syntax.Expression, constants: Mapping[str, int]) -> Attribute
 
 
 def _always_true(attribute: Attribute, one: Filter) -> bool:
-    """Counts of a property that is present start at 1, so `>= 1` filters nothing."""
+    """Counts of a property that is present start at 1, so `>= 1` filters nothing; logarithms and shares start at 0."""
+    least = 0 if attribute.name.endswith(("log2", "fraction", "percent")) else 1
     match attribute.type, one.op, one.values:
         case "int", Op.GE, (int(value),):
-            return value <= 1
-        case "int", Op.GT, (int(value),):
-            return value < 1
-        case "int", Op.NE, (int(value),):
-            return value < 1
+            return value <= least
+        case "int", (Op.GT | Op.NE), (int(value),):
+            return value < least
         case (("enum" | "role"), Op.IN, values):
             return bool(attribute.members) and set(values) >= set(attribute.members)
     return False

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 import msgspec
 
 from d2k.compiler import syntax
-from d2k.compiler.distributions import FAMILIES, Affine, Family, NotAffine, distribution_problem, split
+from d2k.compiler.distributions import FAMILIES, Affine, Family, NotAffine, Parameter, distribution_problem, split
 from d2k.compiler.source import Span
 from d2k.compiler.types import Scope, Typed, Typing
 from d2k.spec.evaluator import Evaluated
 from d2k.spec.expression import Expression, Type, render
+from d2k.spec.inference import ELEMENT_OF
 from d2k.spec.task import Distribution, Value
 
 _NUMBERS = (Type.INT, Type.FLOAT)
@@ -61,10 +62,7 @@ def evaluate_contents(
     shift = typing.evaluated(contents.shift, values, workload)
     if scale is None or shift is None or any(value is None for value in evaluated.values()):
         return None
-    arguments: dict[str, Value] = {
-        one.name: as_value(evaluated[one.name]) if one.name in evaluated else as_value(one.default)
-        for one in contents.family.parameters
-    }
+    arguments = {one.name: _argument(one, evaluated.get(one.name)) for one in contents.family.parameters}
     found = Distribution(contents.family.name, arguments, as_number(scale), as_number(shift))
     problem = distribution_problem(found, dtype, shape)
     if problem:
@@ -95,11 +93,18 @@ def _arguments(affine: Affine, default: Span, typing: Typing, scope: Scope) -> d
         typing.problems.report("D2K0502", span, help=f"write `{signature}`", problem=problem)
         return None
     typed = {
-        name: typing.typed(value, span, scope, (parameters[name].type,), f"`{name}` of `{family.name}`")
+        name: typing.typed(value, span, scope, parameters[name].types, f"`{name}` of `{family.name}`")
         for name, value in given.items()
     }
     whole = {name: one for name, one in typed.items() if one is not None}
     return whole if len(whole) == len(typed) else None
+
+
+def _argument(parameter: Parameter, given: Evaluated | None) -> Value:
+    value = as_value(parameter.default if given is None else given)
+    if parameter.type in ELEMENT_OF and not isinstance(value, tuple):
+        return (value,)
+    return value
 
 
 def _called(node: Expression) -> str:

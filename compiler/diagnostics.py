@@ -43,7 +43,7 @@ _E, _W, _H = Severity.ERROR, Severity.WARNING, Severity.HINT
 CODES: dict[str, Code] = _table(
     (
         # ---- 01 text and lexis
-        Code("D2K0101", _E, "this file is not UTF-8 text: {problem}", "{label}", "{help}"),
+        Code("D2K0101", _E, "this file is not UTF-8 text: {problem}", "{label}", "save it as UTF-8"),
         Code("D2K0102", _E, "this file is larger than {limit} MiB", "", "a specification has some hundred lines"),
         Code("D2K0103", _E, "this is a binary file: it contains a null character", "U+0000"),
         Code(
@@ -215,6 +215,7 @@ CODES: dict[str, Code] = _table(
         Code("D2K0801", _W, "{kind} `{name}` is never used", "unused"),
         Code("D2K0802", _W, "this filter of `{attribute}` is always true", "filters nothing"),
         Code("D2K0803", _H, "`{implied}` follows from `{property}`", "always true here", "leave it out"),
+        Code("D2K0805", _W, "task `{name}` has no `reference`", "nothing can be judged yet"),
         Code("D2K0804", _W, "task `{name}` has no baseline `eager`", "nothing to compare with"),
         # ---- 09 files
         Code("D2K0911", _E, "there is no file `{path}` beside the task", "missing file"),

@@ -17,11 +17,22 @@ Shape = tuple[int, ...]
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """A parameter of a family; `default` None means that it must be given."""
+    """A parameter of a family; `default` None means that it must be given.
+
+    A parameter whose type is a list takes a single value too, as a list of one.
+    """
 
     name: str
     type: Type
     default: int | float | None = None
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        """What an argument may be."""
+        return {
+            Type.INTS: (Type.INTS, Type.INT),
+            Type.FLOATS: (Type.FLOATS, Type.BOOLS, Type.FLOAT, Type.BOOL),
+        }.get(self.type, (self.type,))
 
 
 class Family(msgspec.Struct, frozen=True):
@@ -104,9 +115,17 @@ def distribution_problem(found: Distribution, dtype: str, shape: Shape) -> str |
     if DTYPES[dtype].kind != "float":
         if not family.integral:
             return f"`{family.name}` draws real numbers, but the tensor holds `{dtype}`"
+        literal = _literal_values(found)
+        if any(value != math.floor(value) for value in literal):
+            return f"`{family.name}` gives real numbers, but the tensor holds `{dtype}`"
         if found.scale != math.floor(found.scale) or found.shift != math.floor(found.shift):
             return f"a tensor of `{dtype}` cannot hold multiples of {found.scale:g} shifted by {found.shift:g}"
     return family.problem(found.arguments, shape)
+
+
+def _literal_values(found: Distribution) -> tuple[bool | int | float, ...]:
+    """The numbers that a distribution copies from its arguments."""
+    return _list(found.arguments[_COPIED[found.family]]) if found.family in _COPIED else ()
 
 
 def _fine(_: Arguments, __: Shape) -> str | None:
@@ -222,4 +241,6 @@ FAMILIES = MappingProxyType(
         )
     }
 )
-"""Every family by name. A list parameter of type `floats` takes integers too."""
+"""Every family by name."""
+
+_COPIED = MappingProxyType({"choice": "among", "values": "list"})

@@ -21,6 +21,7 @@ from d2k.compiler.guidance_graph import (
 )
 from d2k.compiler.modules import DEPTH_LIMIT, Module
 from d2k.compiler.source import Span
+from d2k.compiler.text import prose
 from d2k.compiler.types import Scope, Typed, Typing
 from d2k.compiler.workloads import workload_values
 from d2k.spec.check import Check
@@ -332,7 +333,7 @@ class GuidanceResolver:
 
 
 def _text(node: syntax.Why | syntax.Hint | syntax.SourceNote | None) -> str:
-    return node.text.value if node else ""
+    return prose(node.text.value) if node else ""
 
 
 # ---- rules of the graph ----------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class ModuleLoader:
         self._problems = problems
         self._loaded: dict[Path, Module] = {}
         self._open: list[tuple[Path, str]] = []
-        self._functions: dict[str, Declared] = dict(_standard_functions())
+        self._functions: dict[str, Declared] = {}
 
     @property
     def functions(self) -> dict[str, Function]:
@@ -60,6 +60,8 @@ class ModuleLoader:
 
     def module(self, tree: syntax.File, folder: Path | None, path: str) -> Module:
         """The module of a parsed file; what is wrong with it or with what it uses is reported."""
+        if not self._open and Path(path).resolve() != _standard_file().resolve():
+            self._functions = dict(_standard_functions())
         self._check_version(tree)
         uses: dict[str, Module] = {}
         for use in tree.every(syntax.Use):
@@ -205,9 +207,13 @@ def library_folder() -> Path:
     return Path(str(files("d2k.spec").joinpath("library")))
 
 
+def _standard_file() -> Path:
+    return library_folder() / f"{STANDARD}.d2k"
+
+
 @cache
 def _standard_functions() -> dict[str, Declared]:
-    path = library_folder() / f"{STANDARD}.d2k"
+    path = _standard_file()
     parsed = parse(path.read_text(encoding="utf-8"), str(path))
     functions = {}
     for node in parsed.tree.every(syntax.Function):

@@ -62,6 +62,8 @@ class TaskResolver:
         for kind, name in _NECESSARY:
             if node.first(kind) is None:
                 self._problems.report("D2K0326", node.name.span, owner="task", name=node.name.name, statement=name)
+        if node.first(syntax.Reference) is None:
+            self._problems.report("D2K0805", node.name.span, name=node.name.name)
         target = self._target()
         reference = self._function(node.first(syntax.Reference))
         declared = self._declarations()
@@ -75,7 +77,7 @@ class TaskResolver:
         items = resolver.guidance(block, self._module) if block else ()
         check_graph(items, self._typing)
         guidance = with_applies(items, target, workloads, self._typing, self._vocabulary)
-        if self._problems.errors > before or title is None or summary is None or entry is None or reference is None:
+        if self._problems.errors > before or title is None or summary is None or entry is None:
             return None
         constants = any(one.constant for one in declared.tensors)
         return Task(
@@ -277,6 +279,10 @@ class TaskResolver:
             wrong.append((node.name.span, "`constant`", "only an input can stay the same from call to call"))
         if node.moves is not None and direction is Direction.INTERMEDIATE:
             wrong.append((node.moves.span, "`moves`", "an intermediate must not cross global memory"))
+        if node.moves is not None and node.type.shape is None:
+            wrong.append((node.moves.span, "`moves`", "a scalar is passed by value"))
+        if node.type.shape is None and direction is not Direction.INPUT:
+            wrong.append((node.type.span, "scalar type", f"write `{node.type.element.name}[1]`"))
         for span, clause, reason in wrong:
             self._problems.report("D2K0509", span, direction=direction, clause=clause, reason=reason)
 
@@ -467,7 +473,6 @@ _NECESSARY: tuple[tuple[type[syntax.Node], str], ...] = (
     (syntax.Summary, "summary"),
     (syntax.Target, "target"),
     (syntax.Entry, "entry"),
-    (syntax.Reference, "reference"),
     (syntax.Cost, "cost"),
     (syntax.Workload, "workload"),
 )

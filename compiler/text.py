@@ -55,6 +55,18 @@ def block_value(literal: str) -> str:
     return "\n".join(lines)
 
 
+def prose(text: str) -> str:
+    """A text whose line breaks mean nothing: each paragraph on one line; indented lines and list points keep their own."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        goes_on = bool(lines) and bool(lines[-1]) and bool(line) and not line.startswith((" ", "\t", "- ", "* "))
+        if goes_on:
+            lines[-1] += f" {line}"
+        else:
+            lines.append(line)
+    return "\n".join(lines)
+
+
 def dedent_block(inside: str) -> list[str]:
     """The lines of a block. Its first line stands right behind the quotes and has no indentation to share."""
     first, separator, rest = inside.partition("\n")

@@ -15,6 +15,7 @@ from d2k.compiler.diagnostics import Note, Severity
 from d2k.compiler.modules import LANGUAGE_VERSION
 from d2k.compiler.parse import parse
 from d2k.compiler.problems import Problems
+from d2k.compiler.text import prose
 from d2k.spec.check import Term
 from d2k.spec.hardware import FEATURES
 from d2k.spec.vocabulary import Attribute, Level, Property, Tier, Vocabulary
@@ -89,12 +90,12 @@ def _property(node: syntax.Property, problems: Problems) -> Property:
         _known(sentence.language, LANGUAGES, "language", problems)
         if sentence.language.name in evidence:
             problems.report("D2K0301", sentence.language.span, name=sentence.language.name)
-        evidence.setdefault(sentence.language.name, sentence.text.value)
+        evidence.setdefault(sentence.language.name, prose(sentence.text.value))
     return Property(
         id=name,
         level=Level(node.level.name),
         title=title.text.value if title else "",
-        definition=definition.text.value if definition else "",
+        definition=prose(definition.text.value) if definition else "",
         scope=scope.scope.name if scope else SCOPES[0],
         needs=tuple(features),
         settled_by=tuple(Tier(one) for one in tiers),
@@ -117,7 +118,7 @@ def _attribute(node: syntax.Attribute, problems: Problems) -> Attribute:
             problems.report("D2K0301", one.span, name=one.name)
         else:
             names.append(one.name)
-    definition = node.definition.value if node.definition else ""
+    definition = prose(node.definition.value) if node.definition else ""
     return Attribute(node.name.name, kind.name, tuple(names), definition)
 
 

@@ -212,8 +212,8 @@ class WorkloadEvaluation:
         return tuple(shape)
 
     def _moved(self, one: TensorDeclaration, elements: int, values: Values, node: syntax.Workload) -> int | None:
-        """Bytes of a tensor that cross global memory: an `inout` is read and written unless it says what it moves."""
-        if one.direction is Direction.INTERMEDIATE:
+        """Bytes that cross global memory: an `inout` is read and written unless it says what it moves; scalars none."""
+        if one.direction is Direction.INTERMEDIATE or not one.shape:
             return 0
         if one.moves is None:
             return storage_bytes(one.dtype, elements * (2 if one.direction is Direction.INOUT else 1))

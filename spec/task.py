@@ -52,7 +52,7 @@ class Let(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A tensor. `shape` counts elements of `dtype`; an empty shape is a scalar.
+    """A tensor. `shape` counts elements of `dtype`; an input without a shape is a scalar, passed as a Python number.
 
     `packed` names the container type of sub-byte elements, packed along the last axis, first element lowest.
     `moves` is the number of elements that must cross global memory; "" means all of them (an `inout`: twice).
@@ -70,7 +70,7 @@ class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Draw(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Tensors whose contents are made together by `function(axes, generator)`."""
+    """Tensors whose contents are made together by `function(axes, generator)`, in this order."""
 
     tensors: tuple[str, ...]
     function: PythonFunction
@@ -195,7 +195,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     draws: tuple[Draw, ...]
     entry: str
     prepare: str
-    reference: PythonFunction
+    reference: PythonFunction | None
     baselines: tuple[Baseline, ...]
     tolerances: tuple[Tolerance, ...]
     compares: tuple[Compare, ...]
