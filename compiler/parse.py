@@ -17,7 +17,7 @@ from d2k.compiler.build import Builder
 from d2k.compiler.diagnostics import Diagnostic, diagnostic
 from d2k.compiler.lexer import tokenize
 from d2k.compiler.recover import Recovery, Stacks
-from d2k.compiler.source import MAX_CHARACTERS, Source, Span
+from d2k.compiler.source import Source, Span
 from d2k.compiler.structure import structure_errors
 from d2k.compiler.syntax import Comment, File
 
@@ -74,8 +74,9 @@ def parse(text: str, path: str) -> Parsed:
 
 
 def parse_source(source: Source) -> Parsed:
-    refusal = _refuse(source)
-    if refusal is not None:
+    if source.fault is not None:
+        fault = source.fault
+        refusal = diagnostic(fault.code, Span(fault.offset, fault.offset + 1, source), **fault.details)
         return Parsed(source, File(Span(0, 0, source), ()), (refusal,), (), frozenset())
     tokens = tokenize(source.text)
     builder = Builder(source, tokens)
@@ -87,16 +88,6 @@ def parse_source(source: Source) -> Parsed:
         builder.diagnostics.extend(structure_errors(tree, empty=len(tokens.kinds) == 1))
     diagnostics = sorted(builder.diagnostics, key=lambda one: one.span.start)
     return Parsed(source, tree, tuple(diagnostics), comments, frozenset(recovery.lost))
-
-
-def _refuse(source: Source) -> Diagnostic | None:
-    """What is no text of the language at all gets one message, not one for each of its characters."""
-    if len(source.text) > MAX_CHARACTERS:
-        return diagnostic("D2K0102", Span(0, 0, source), limit=MAX_CHARACTERS >> 20)
-    null = source.text.find("\0")
-    if null >= 0:
-        return diagnostic("D2K0103", Span(null, null + 1, source))
-    return None
 
 
 def _run(builder: Builder, stacks: Stacks, recovery: Recovery) -> File:
