@@ -71,7 +71,7 @@ def target(name: str) -> str:
 def whole(analysed: Sequence[Analysed], options: analyze.Options) -> Report:
     """The record that `d2kc analyze --json` prints."""
     return Report(
-        schema="d2k.report.v1",
+        schema="urn:d2k:report:1",
         target=options.target,
         tool=f"d2kc {__version__}",
         tiers=(Tier.SOURCE,),

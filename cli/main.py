@@ -111,7 +111,8 @@ def _internal(error: Exception, arguments: list[str]) -> int:
     last = traceback.extract_tb(error.__traceback__)[-1]
     click.echo(
         f"internal error: {type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})\n"
-        f"This is a bug in d2kc {__version__}. Please report it with the command\n`d2kc {' '.join(arguments)}`, its input, and what it prints with D2KC_TRACEBACK=1 set.",
+        f"This is a bug in d2kc {__version__}. Please report it with the command\n"
+        f"`d2kc {' '.join(arguments)}`, its input, and what it prints with D2KC_TRACEBACK=1 set.",
         err=True,
     )
     return INTERNAL

@@ -1,4 +1,4 @@
-"""The task that a command line names: an id of a task that comes with d2kc, a `.d2k` file, its folder, or compiled JSON."""
+"""The task that a command line names: the id of one that comes with d2kc, a `.d2k` file, its folder, compiled JSON."""
 
 from __future__ import annotations
 

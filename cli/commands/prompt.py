@@ -20,7 +20,8 @@ from d2k.cli.options import out_option
 def command(task: str, guidance: str, out: str | None) -> None:
     """Print the brief that an agent is given: all that somebody needs who has nothing else.
 
-    Two briefs of one task are equal byte for byte outside the guidance section. Checks and held-out workloads never appear.
+    Two briefs of one task are equal byte for byte outside the guidance section. Checks and held-out workloads
+    never appear.
 
     \b
     d2kc prompt attn_prefill_gqa --guidance none
