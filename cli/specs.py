@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from d2k.cli.inputs import STDIN, expand, read_bytes
+from d2k.compiler import source
 from d2k.compiler.compile import check_parsed
 from d2k.compiler.diagnostics import Diagnostic, Severity
-from d2k.compiler.parse import Parsed, parse_bytes
+from d2k.compiler.fixes import apply_fixes
+from d2k.compiler.parse import Parsed, parse_source
 
 SUFFIXES = (".d2k",)
 
@@ -25,7 +27,7 @@ class Checked:
 
 def read(path: str) -> Parsed:
     """The parsed file. Raises InputError if it cannot be read."""
-    return parse_bytes(read_bytes(path), "<stdin>" if path == STDIN else path)
+    return parse_source(source.read("<stdin>" if path == STDIN else path, read_bytes(path)))
 
 
 def check(names: Sequence[str]) -> tuple[Checked, ...]:
@@ -43,12 +45,11 @@ def fixed(names: Sequence[str]) -> tuple[Checked, ...]:
     """Apply the proposed fixes to the files, and check what became of them."""
     from d2k.cli.failure import InputError
     from d2k.cli.outputs import write
-    from d2k.compiler.fixes import apply
 
     if STDIN in names:
         raise InputError("--fix changes files; standard input is none.")
     for one in check(names):
-        text, count = apply(one.parsed.source.text, one.diagnostics)
+        text, count = apply_fixes(one.parsed.source, one.diagnostics)
         if count:
             write(Path(one.path), text)
     return check(names)
