@@ -1,1 +1,0 @@
-"""Records rendered for a terminal, a page or another program."""
