@@ -8,9 +8,7 @@ OUTLIER_SHARE = 1e-3
 OUTLIER_FACTOR = 20.0
 
 
-def rows_with_outlier_columns(
-    axes: Mapping[str, int], generator: torch.Generator
-) -> tuple[torch.Tensor, torch.Tensor]:
+def rows_with_outlier_columns(axes: Mapping[str, int], generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
     """x and r [T, H] in bf16: standard normal, with one column in a thousand (at least one) scaled by 20 in both."""
     shape, device = (axes["T"], axes["H"]), generator.device
     factor = torch.ones(axes["H"], device=device)
