@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from d2k.compiler.diagnostics import Diagnostic
-from d2k.compiler.source import Source
 
 
-def apply_fixes(source: Source, diagnostics: Sequence[Diagnostic]) -> tuple[str, int]:
-    """The text with every fix that lies in `source` applied, and how many were.
+def apply(text: str, diagnostics: Sequence[Diagnostic]) -> tuple[str, int]:
+    """The text with the fixes of its diagnostics applied, and how many were.
 
-    A fix is applied whole or not at all; one that overlaps an earlier one waits for the next run.
+    Fixes of other files, such as modules in use, are left out. A fix is applied whole or not at all; one that overlaps
+    an earlier one waits for the next run.
     """
     taken: list[tuple[int, int, str]] = []
     applied = 0
     for one in diagnostics:
-        if one.fix is None or any(edit.span.source is not source for edit in one.fix.edits):
+        if one.fix is None or any(edit.span.source.text != text for edit in one.fix.edits):
             continue
         edits = [(edit.span.start, edit.span.end, edit.replacement) for edit in one.fix.edits]
         if any(_overlap(edit, other) for edit in edits for other in taken):
@@ -26,9 +26,9 @@ def apply_fixes(source: Source, diagnostics: Sequence[Diagnostic]) -> tuple[str,
     pieces = []
     position = 0
     for start, end, replacement in sorted(taken):
-        pieces += [source.text[position:start], replacement]
+        pieces += [text[position:start], replacement]
         position = end
-    return "".join([*pieces, source.text[position:]]), applied
+    return "".join([*pieces, text[position:]]), applied
 
 
 def _overlap(one: tuple[int, int, str], other: tuple[int, int, str]) -> bool:

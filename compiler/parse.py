@@ -17,7 +17,7 @@ from d2k.compiler.build import Builder
 from d2k.compiler.diagnostics import Diagnostic, diagnostic
 from d2k.compiler.lexer import tokenize
 from d2k.compiler.recover import Recovery, Stacks
-from d2k.compiler.source import Source, Span
+from d2k.compiler.source import Source, Span, read
 from d2k.compiler.structure import structure_errors
 from d2k.compiler.syntax import Comment, File
 
@@ -71,6 +71,11 @@ def _actions() -> tuple[_Action, ...]:
 def parse(text: str, path: str) -> Parsed:
     """Parse a whole file. Never raises; every mistake is a diagnostic, in the order of the text."""
     return parse_source(Source.from_text(path, text))
+
+
+def parse_bytes(data: bytes, path: str) -> Parsed:
+    """Parse what a file contains, text or not."""
+    return parse_source(read(path, data))
 
 
 def parse_source(source: Source) -> Parsed:
