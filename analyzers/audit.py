@@ -20,7 +20,7 @@ from d2k.spec.hardware import ARCHITECTURES, normalise_architecture
 from d2k.spec.task import Task
 from d2k.spec.vocabulary import Tier, vocabulary
 
-AUDIT_SCHEMA = "urn:d2k:audit:1"
+AUDIT_SCHEMA = "d2k.audit/1"
 
 
 def audit(

@@ -13,6 +13,7 @@ from d2k.cli import analysis
 from d2k.cli.failure import InputError
 from d2k.cli.tasks import load
 from d2k.spec.audit import Audit
+from d2k.spec.hardware import normalise_architecture
 from d2k.spec.task import Task
 
 
@@ -41,6 +42,7 @@ def judge(
     task = load(task_name)
     _known("workload", workload, [one.name for one in task.workloads], task.id)
     architecture = analysis.target(target if target is not None else task.target[0])
+    _known("target", normalise_architecture(architecture), task.target, task.id)
     analysed = analysis.files(files, Options(architecture, entry or "", include), task.entry if entry is None else "")
     judged = audit(
         task,

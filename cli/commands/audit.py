@@ -64,7 +64,8 @@ def command(
         from d2k.report.terminal import render_audit
 
         judged.check_item(why)
-        emit(render_audit(judged.audit, judged.sources, colour() and out is None, width(), why=why), out)
+        paint = colour() and out is None
+        emit(render_audit(judged.audit, judged.sources, paint, width(), why=why, task=judged.task), out)
     else:
         from d2k.report.findings import render_audit_findings
 

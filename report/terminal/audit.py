@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from d2k.report.layout import cells, clean, count, cut, number, pad, places, points, short_paths, wrap
 from d2k.report.paint import MARKS, Paint
@@ -22,20 +22,19 @@ def render_audit(
     sources: Mapping[str, str],
     colour: bool,
     width: int,
-    why: Collection[str] = (),
+    why: str | None = None,
     task: Task | None = None,
 ) -> str:
-    """The whole audit, or only the items of `why`, unfolded with the task's words and lines of `sources` (path: text).
+    """The whole audit, or only the item `why`, unfolded with the task's words and lines of `sources` (path to text).
 
     Raises KeyError for an item that the audit does not have.
     """
     paint = Paint(colour)
     width = max(width, 40)
     lines = [*_header(audit, paint, width), ""]
-    if why:
-        for identifier in why:
-            lines += [*unfold(audit, identifier, sources, task, paint, width), ""]
-        return "\n".join(lines)
+    if why is not None:
+        lines += [*unfold(audit, why, sources, task, paint, width)]
+        return "\n".join(lines) + "\n"
     lines += [*_problems(audit, paint, width)]
     lines += [*_score(audit.score, paint, width), ""]
     lines += [*_items(audit, paint, width), ""]

@@ -100,7 +100,7 @@ def test_audit() -> None:
 
 
 def test_one_item_unfolded() -> None:
-    shown = render_audit(example_audit(), SOURCES, colour=False, width=80, why=("pipeline",), task=example_task())
+    shown = render_audit(example_audit(), SOURCES, colour=False, width=80, why="pipeline", task=example_task())
     assert shown == WHY
 
 
@@ -153,7 +153,7 @@ def strip(text: str) -> str:
 
 
 def test_colour_changes_nothing_but_colour() -> None:
-    for why in ((), ("pipeline", "fold_scale")):
+    for why in (None, "pipeline", "fold_scale"):
         plain = render_audit(example_audit(), SOURCES, colour=False, width=80, why=why)
         painted = render_audit(example_audit(), SOURCES, colour=True, width=80, why=why)
         assert "\x1b" not in plain
@@ -166,8 +166,9 @@ def test_every_line_fits(width: int) -> None:
     audit = example_audit()
     texts = [
         render_audit(audit, SOURCES, colour=False, width=width),
-        render_audit(
-            audit, SOURCES, colour=False, width=width, why=[one.id for one in audit.items], task=example_task()
+        *(
+            render_audit(audit, SOURCES, colour=False, width=width, why=one.id, task=example_task())
+            for one in audit.items
         ),
         render_report(analysis(example_report()), colour=False, width=width),
         render_report(analysis(*[example_report()] * 5), colour=False, width=width),
@@ -207,7 +208,7 @@ def hostile(text: str) -> Audit:
 def test_text_of_strangers_cannot_move_the_cursor(text: str) -> None:
     audit = hostile(text)
     shown = render_audit(audit, {f"{text}.py": text}, colour=False, width=80)
-    shown += render_audit(audit, {f"{text}.py": text}, colour=False, width=80, why=("pipeline",))
+    shown += render_audit(audit, {f"{text}.py": text}, colour=False, width=80, why="pipeline")
     shown += render_report(analysis(msgspec.structs.replace(example_report(), path=text)), colour=False, width=80)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", shown)
     shown.encode("utf-8")
