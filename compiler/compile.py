@@ -54,7 +54,7 @@ def compile_text(text: str, path: str, folder: Path | None = None, words: Vocabu
 
 def compile_parsed(parsed: Parsed, folder: Path | None = None, words: Vocabulary | None = None) -> Compiled:
     """The task of a parsed file."""
-    problems = Problems()
+    problems = Problems(parsed.lost)
     found = _check(parsed, folder, words or vocabulary(), problems)
     tasks = parsed.tree.every(syntax.Task)
     if not tasks and not problems.errors and not _errors(parsed.diagnostics):
@@ -70,7 +70,7 @@ def compile_parsed(parsed: Parsed, folder: Path | None = None, words: Vocabulary
 
 def check_parsed(parsed: Parsed, folder: Path | None = None, words: Vocabulary | None = None) -> tuple[Diagnostic, ...]:
     """The diagnostics of any file: tasks, patterns, properties and functions."""
-    problems = Problems()
+    problems = Problems(parsed.lost)
     _check(parsed, folder, words or vocabulary(), problems)
     return _in_order(parsed.diagnostics, problems.found)
 
@@ -98,7 +98,7 @@ def _check(parsed: Parsed, folder: Path | None, words: Vocabulary, problems: Pro
 
 def _check_pattern(pattern: syntax.Pattern, module: Module, typing: Typing, words: Vocabulary) -> None:
     resolver = GuidanceResolver(typing, words, CheckScope(None), Scope())
-    resolver.pattern(pattern, module)
+    resolver.check_pattern(pattern, module)
 
 
 def _report_unused_modules(tree: syntax.File, module: Module, problems: Problems) -> None:
@@ -110,7 +110,7 @@ def _report_unused_modules(tree: syntax.File, module: Module, problems: Problems
         if used is None or name.name in heads:
             continue
         if not called & {node.name.name for node in used.tree.every(syntax.Function)}:
-            problems.report("D2K0801", use.module.span, kind="module", name=use.module.name)
+            problems.report("D2K0801", use.module.span, absent=("include",), kind="module", name=use.module.name)
 
 
 def _errors(diagnostics: tuple[Diagnostic, ...]) -> bool:

@@ -12,8 +12,10 @@ from d2k.spec.task import Direction, Draw, Tensor
 
 
 class AxisDeclaration(msgspec.Struct, frozen=True):
+    """`type` is None after a diagnostic; such an axis takes any value."""
+
     name: str
-    type: Type
+    type: Type | None
     role: str
     span: Span
 

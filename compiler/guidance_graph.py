@@ -64,9 +64,9 @@ def downward_edges(graph: GuidanceGraph) -> tuple[tuple[str, str], ...]:
     )
 
 
-def without_insight(graph: GuidanceGraph) -> tuple[str, ...]:
-    """L2 and L3 items of an acyclic graph from which no path of requirements leads to an L1 item."""
-    grounded: set[str] = set()
+def without_insight(graph: GuidanceGraph, unsure: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """L2 and L3 items of an acyclic graph from which no path of requirements leads to an L1 item or an `unsure` one."""
+    grounded = set(unsure)
     for item in prerequisites_first(graph):
         if graph.levels[item] is Level.L1 or any(required in grounded for required in graph.requires[item]):
             grounded.add(item)
@@ -74,7 +74,7 @@ def without_insight(graph: GuidanceGraph) -> tuple[str, ...]:
 
 
 def without_realisation(graph: GuidanceGraph) -> tuple[str, ...]:
-    """L1 items that no item requires, where the guidance has items of other levels: an insight that nothing realises."""
+    """L1 items that no item requires, where there are items of other levels: an insight that nothing realises."""
     required = {one for requirements in graph.requires.values() for one in requirements}
     if all(level is Level.L1 for level in graph.levels.values()):
         return ()

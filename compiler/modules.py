@@ -60,7 +60,8 @@ class ModuleLoader:
 
     def module(self, tree: syntax.File, folder: Path | None, path: str) -> Module:
         """The module of a parsed file; what is wrong with it or with what it uses is reported."""
-        if not self._open and Path(path).resolve() != _standard_file().resolve():
+        standard = Path(path).resolve() == _standard_file().resolve()
+        if not self._open and not standard:
             self._functions = dict(_standard_functions())
         self._check_version(tree)
         uses: dict[str, Module] = {}
@@ -72,7 +73,8 @@ class ModuleLoader:
             found = self._used(use, folder)
             if found is not None:
                 uses[name.name] = found
-        self._declare(tree)
+        if not (standard and self._open):  # `use std` brings in what is known anyway
+            self._declare(tree)
         patterns: dict[str, syntax.Pattern] = {}
         for pattern in tree.every(syntax.Pattern):
             if pattern.name.name in patterns:

@@ -12,10 +12,15 @@ from d2k.compiler.source import Span
 
 
 class Problems:
-    """A list of diagnostics that grows. Within `context` each gets a note that says how one came to its place."""
+    """A list of diagnostics that grows. Within `context` each gets a note that says how one came to its place.
 
-    def __init__(self) -> None:
+    `lost` are the words of statements that could not be parsed: what is missing may stand there, so that nothing is
+    said about it.
+    """
+
+    def __init__(self, lost: frozenset[str] = frozenset()) -> None:
         self.found: list[Diagnostic] = []
+        self.lost = lost
         self._context: tuple[Note, ...] = ()
 
     @property
@@ -25,8 +30,22 @@ class Problems:
     def add(self, one: Diagnostic) -> None:
         self.found.append(msgspec.structs.replace(one, notes=one.notes + self._context))
 
-    def report(self, code: str, span: Span, *, help: str = "", note: Note | None = None, **details: object) -> None:
-        """A message of the table, with a help or a note of its own where given."""
+    def report(
+        self,
+        code: str,
+        span: Span,
+        *,
+        help: str = "",
+        note: Note | None = None,
+        absent: Iterable[str] = (),
+        **details: object,
+    ) -> None:
+        """A message of the table, with a help or a note of its own where given.
+
+        `absent` are words whose statement would have prevented it.
+        """
+        if not self.lost.isdisjoint(absent):
+            return
         one = diagnostic(code, span, **details)
         if help:
             one = one.with_help(help)
@@ -34,6 +53,8 @@ class Problems:
 
     def report_unknown(self, code: str, span: Span, name: str, known: Iterable[str], **details: object) -> None:
         """An unknown name, with the nearest known one as a fix."""
+        if name in self.lost:
+            return
         candidates = tuple(known)
         one = diagnostic(code, span, name=name, known=", ".join(candidates), **details)
         near = nearest(name, candidates)

@@ -14,7 +14,8 @@ from d2k.compiler.checks import CheckScope
 from d2k.compiler.contents import Contents, resolve_contents
 from d2k.compiler.declarations import AxisDeclaration, CostDeclaration, Declarations, LetDeclaration, TensorDeclaration
 from d2k.compiler.diagnostics import Note
-from d2k.compiler.guidance import RESERVED, GuidanceResolver, check_graph, with_applies
+from d2k.compiler.docstrings import docstring
+from d2k.compiler.guidance import RESERVED, GuidanceResolver, with_applies
 from d2k.compiler.modules import LANGUAGE_VERSION, Module
 from d2k.compiler.source import Span
 from d2k.compiler.types import Scope, Typed, Typing
@@ -61,9 +62,9 @@ class TaskResolver:
         title, summary, entry = node.first(syntax.Title), node.first(syntax.Summary), node.first(syntax.Entry)
         for kind, name in _NECESSARY:
             if node.first(kind) is None:
-                self._problems.report("D2K0326", node.name.span, owner="task", name=node.name.name, statement=name)
+                self._missing(node.name.span, "task", node.name.name, name)
         if node.first(syntax.Reference) is None:
-            self._problems.report("D2K0805", node.name.span, name=node.name.name)
+            self._problems.report("D2K0805", node.name.span, absent=("reference",), name=node.name.name)
         target = self._target()
         reference = self._function(node.first(syntax.Reference))
         declared = self._declarations()
@@ -75,7 +76,6 @@ class TaskResolver:
         words = CheckScope(declared.roles, frozenset(one.name for one in declared.tensors))
         resolver = GuidanceResolver(self._typing, self._vocabulary, words, declared.scope)
         items = resolver.guidance(block, self._module) if block else ()
-        check_graph(items, self._typing)
         guidance = with_applies(items, target, workloads, self._typing, self._vocabulary)
         if self._problems.errors > before or title is None or summary is None or entry is None:
             return None
@@ -88,7 +88,7 @@ class TaskResolver:
             title=title.text.value,
             summary=summary.text.value,
             target=target,
-            axes=tuple(Axis(one.name, one.type.value, one.role) for one in declared.axes),
+            axes=tuple(Axis(one.name, one.type.value, one.role) for one in declared.axes if one.type),
             lets=tuple(Let(one.name, one.value.type.value, one.value.text) for one in declared.lets),
             where=tuple(one.text for one in declared.where),
             tensors=tuple(one.record for one in declared.tensors),
@@ -105,6 +105,9 @@ class TaskResolver:
             guidance=guidance,
             sources=dict(sorted(self._sources.items())),
         )
+
+    def _missing(self, span: Span, owner: str, name: str, statement: str) -> None:
+        self._problems.report("D2K0326", span, absent=(statement,), owner=owner, name=name, statement=statement)
 
     # ---- axes, names, tensors ----------------------------------------------------------------------------------------
 
@@ -133,21 +136,23 @@ class TaskResolver:
         lets = [let for node in self._node.every(syntax.Let) for let in self._let(node, scope, spans)]
         where = [self._condition(one, scope) for one in self._node.every(syntax.Where)]
         draws, drawn = self._draws()
-        tensors: dict[str, TensorDeclaration] = {}
+        tensors: list[TensorDeclaration] = []
+        names: dict[str, Span] = {}
         for node in self._node.every(syntax.Tensor):
-            if node.name.name in tensors:
-                note = Note("declared here first", tensors[node.name.name].span)
+            if node.name.name in names:
+                note = Note("declared here first", names[node.name.name])
                 self._problems.report("D2K0301", node.name.span, name=node.name.name, note=note)
                 continue
+            names[node.name.name] = node.name.span
             tensor, draw = self._tensor(node, scope, drawn)
             draws.extend(draw)
             if tensor is not None:
-                tensors[node.name.name] = tensor
+                tensors.append(tensor)
         return Declarations(
             tuple(axes),
             tuple(lets),
             tuple(one for one in where if one is not None),
-            tuple(tensors.values()),
+            tuple(tensors),
             tuple(draws),
             self._cost(scope),
             scope,
@@ -173,8 +178,7 @@ class TaskResolver:
             assert node.type is not None
             self._problems.report_unknown("D2K0508", node.type.span, node.type.name, AXIS_TYPES, kind="axis")
             scope.wrong.add(node.name.name)
-            kind = Type.INT
-        scope.types[node.name.name] = kind
+        scope.types[node.name.name] = kind or Type.INT
         role = node.role.name if node.role else ""
         yield AxisDeclaration(node.name.name, kind, role, node.name.span)
 
@@ -233,7 +237,7 @@ class TaskResolver:
         elif node.distribution is not None:
             contents = resolve_contents(node.distribution, self._typing, scope)
         elif filled and name not in drawn:
-            self._problems.report("D2K0510", node.name.span, name=name)
+            self._problems.report("D2K0510", node.name.span, absent=("draw",), name=name)
         if self._problems.errors > before or dtype is None or any(one is None for one in shape):
             return None, draws
         return (
@@ -311,7 +315,7 @@ class TaskResolver:
             elif typed is not None:
                 others[kind] = typed
         if not any(line.kind.name == "flops" for line in node.lines):
-            self._problems.report("D2K0326", node.span, owner="task", name=self._node.name.name, statement="flops")
+            self._missing(node.span, "task", self._node.name.name, "flops")
         return CostDeclaration(
             tuple(flops.items()), others.get("bytes"), others.get("flops_min"), others.get("bytes_min")
         )
@@ -335,9 +339,7 @@ class TaskResolver:
             one.name.name: one.name.span for one in nodes if one.kind.name in (Direction.OUTPUT, Direction.INOUT)
         }
         if not outputs:
-            self._problems.report(
-                "D2K0326", self._node.name.span, owner="task", name=self._node.name.name, statement="output"
-            )
+            self._missing(self._node.name.span, "task", self._node.name.name, "output")
         judged: dict[str, Span] = {}
         tolerances = []
         for node in self._node.every(syntax.Tolerance):
@@ -356,7 +358,7 @@ class TaskResolver:
         for name, span in outputs.items():
             if name not in judged:
                 help = f'add `tolerance {name} {{ atol = …, rtol = … }} because "…"` or `compare {name} with …`'
-                self._problems.report("D2K0327", span, help=help, name=name)
+                self._problems.report("D2K0327", span, help=help, absent=("tolerance", "compare"), name=name)
         return tuple(tolerances), tuple(compares)
 
     def _judge(self, output: syntax.Ident, outputs: Mapping[str, Span], judged: dict[str, Span]) -> None:
@@ -388,13 +390,9 @@ class TaskResolver:
                 self._problems.report("D2K0513", setting.value.span, problem=problem)
             values[name] = value
         if node.because is None:
-            self._problems.report(
-                "D2K0326", node.output.span, owner="tolerance", name=node.output.name, statement="because"
-            )
+            self._missing(node.output.span, "tolerance", node.output.name, "because")
         if not values:
-            self._problems.report(
-                "D2K0326", node.output.span, owner="tolerance", name=node.output.name, statement="atol"
-            )
+            self._missing(node.output.span, "tolerance", node.output.name, "atol")
         if self._problems.errors > before or node.because is None:
             return None
         return Tolerance(
@@ -420,7 +418,7 @@ class TaskResolver:
             if function is not None:
                 found[node.name.name] = Baseline(node.name.name, function)
         if "eager" not in {node.name.name for node in self._node.every(syntax.Baseline)}:
-            self._problems.report("D2K0804", self._node.name.span, name=self._node.name.name)
+            self._problems.report("D2K0804", self._node.name.span, absent=("baseline",), name=self._node.name.name)
         return tuple(found.values())
 
     def _function(self, node: syntax.Reference | None) -> PythonFunction | None:
@@ -440,7 +438,7 @@ class TaskResolver:
             if not re.search(_DEFINITION.format(name=re.escape(node.symbol.name)), text, re.MULTILINE):
                 self._problems.report("D2K0913", node.symbol.span, path=path, name=node.symbol.name)
                 return None
-        return PythonFunction(path, node.symbol.name)
+        return PythonFunction(path, node.symbol.name, docstring(self._texts.get(path, ""), node.symbol.name))
 
     def _text(self, path: str) -> str | None:
         """The text of a file beside the task, whose hash is kept; None if it cannot be read."""
@@ -462,10 +460,10 @@ class TaskResolver:
                     used.add(node.name)
         for axis in declared.axes:
             if axis.name not in used and not axis.role:
-                self._problems.report("D2K0801", axis.span, kind="axis", name=axis.name)
+                self._problems.report("D2K0801", axis.span, absent=(axis.name,), kind="axis", name=axis.name)
         for let in declared.lets:
             if let.name not in used:
-                self._problems.report("D2K0801", let.span, kind="let", name=let.name)
+                self._problems.report("D2K0801", let.span, absent=(let.name,), kind="let", name=let.name)
 
 
 _NECESSARY: tuple[tuple[type[syntax.Node], str], ...] = (

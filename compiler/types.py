@@ -11,7 +11,7 @@ from d2k.compiler.lowering import NotAnExpression, Places, lower
 from d2k.compiler.problems import Problems
 from d2k.compiler.source import Span
 from d2k.spec.evaluator import Budget, Evaluated, evaluate
-from d2k.spec.expression import Expression, ExpressionError, Fault, Function, Type, free_names, render
+from d2k.spec.expression import Binary, Expression, ExpressionError, Fault, Function, Type, free_names, render
 from d2k.spec.hardware import FEATURES
 from d2k.spec.inference import BUILTINS, accepts, describe, infer
 
@@ -98,7 +98,8 @@ class Typing:
             return None
         if wanted and not any(accepts(one, found) for one in wanted):
             kinds = " or ".join(describe(one) for one in wanted)
-            help = "use `//` for integer division" if (wanted, found) == ((Type.INT,), Type.FLOAT) else ""
+            divides = isinstance(node, Binary) and node.op == "/" and Type.INT in wanted
+            help = "use `//` for integer division" if divides else ""
             problem = f"{what} must be {kinds}, this is {describe(found)}"
             self.problems.report("D2K0501", span, help=help, problem=problem)
             return None

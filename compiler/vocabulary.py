@@ -73,7 +73,9 @@ def _property(node: syntax.Property, problems: Problems) -> Property:
     name = node.name.name
     for kind, statement in _NECESSARY:
         if node.first(kind) is None:
-            problems.report("D2K0326", node.name.span, owner="property", name=name, statement=statement)
+            problems.report(
+                "D2K0326", node.name.span, absent=statement.split(), owner="property", name=name, statement=statement
+            )
     title, definition = node.first(syntax.Title), node.first(syntax.Definition)
     scope, settled, needs = node.first(syntax.Scope), node.first(syntax.SettledBy), node.first(syntax.Needs)
     if scope is not None:

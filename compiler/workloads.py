@@ -103,14 +103,15 @@ class WorkloadEvaluation:
             if axis.name in found:
                 self._problems.report("D2K0301", setting.name.span, name=axis.name)
                 continue
-            typed = self._typing.expression(setting.value, Scope(), (axis.type,), f"axis `{axis.name}`")
+            wanted = (axis.type,) if axis.type else ()
+            typed = self._typing.expression(setting.value, Scope(), wanted, f"axis `{axis.name}`")
             value = None if typed is None else self._typing.evaluated(typed, {}, node.name.name)
             complete = complete and value is not None
             found[axis.name] = value if value is not None else 0
         missing = [name for name in axes if name not in found]
         if missing:
             words = ", ".join(f"`{name}`" for name in missing)
-            self._problems.report("D2K0610", node.name.span, workload=node.name.name, axes=words)
+            self._problems.report("D2K0610", node.name.span, absent=missing, workload=node.name.name, axes=words)
         return {name: found[name] for name in axes} if complete and not missing else None
 
     def _overrides(self, node: syntax.Workload) -> dict[str, Contents]:
@@ -257,6 +258,7 @@ class WorkloadEvaluation:
                 self._problems.report(
                     "D2K0608",
                     cost.bytes.span,
+                    absent=tuple(Direction),
                     help="leave `bytes` out, or say with `moves` how many elements of a tensor are touched",
                     note=Note(f"bytes by tensor: {parts}", node.name.span),
                     workload=node.name.name,
