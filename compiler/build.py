@@ -7,7 +7,6 @@ optional part that is absent, a `list` a repetition, everything else a node or a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 import msgspec
 
@@ -174,27 +173,23 @@ class Builder:
         return s.Binary(span, self._operator(operator), left, right)
 
     def _operator(self, token: int) -> str:
-        text = self.text_of(token)
-        # `=` and typographic signs have been reported and are taken for what they stand for
+        # signs that were reported are taken for what they stand for
+        kind, text = lexicon().names[self.tokens.kinds[token]], self.text_of(token)
+        if kind in ("AND", "OR"):
+            return kind.lower()
         return "==" if text == "=" else LOOKALIKE_TEXT.get(text, text)
 
     def chain_left(self, span: Span, first: s.Expression, rest: Sequence[int | s.Expression]) -> s.Expression:
+        """`a op b op c` as a tree to the left."""
         left = first
-        for operator, right in zip(rest[::2], rest[1::2], strict=True):
-            assert isinstance(operator, int) and not isinstance(right, int)
-            left = s.Binary(Span(span.start, right.span.end, self.source), self._operator(operator), left, right)
+        operators = [one for one in rest[::2] if isinstance(one, int)]
+        for position, (operator, right) in enumerate(zip(operators, rest[1::2], strict=True)):
+            assert not isinstance(right, int)
+            # up to the token before the next operator, because a parenthesis may lie there
+            last = position == len(operators) - 1
+            end = span.end if last else self.tokens.ends[operators[position + 1] - 1]
+            left = s.Binary(Span(span.start, end, self.source), self._operator(operator), left, right)
         return left
-
-    def _chain(self, operator: str, span: Span, parts: Sequence[s.Expression]) -> s.Expression:
-        return reduce(
-            lambda left, right: s.Binary(Span(span.start, right.span.end, self.source), operator, left, right), parts
-        )
-
-    def chain_or(self, span: Span, first: s.Expression, rest: Sequence[s.Expression]) -> s.Expression:
-        return self._chain("or", span, (first, *rest))
-
-    def chain_and(self, span: Span, first: s.Expression, rest: Sequence[s.Expression]) -> s.Expression:
-        return self._chain("and", span, (first, *rest))
 
     def membership(self, span: Span, element: s.Expression, members: tuple[s.Expression, ...]) -> s.Membership:
         return s.Membership(span, element, members)

@@ -1,7 +1,7 @@
 """The syntax tree of a `.d2k` file: what was written and where, before any name is looked up.
 
 Every node has a span. Statements keep their order; a block's statements are reached by kind with `first` and `every`.
-Parentheses leave no node: they only widen the span of what they hold.
+Parentheses leave no node and lie outside the span of what they hold, though inside those of the nodes around it.
 """
 
 from __future__ import annotations
