@@ -355,7 +355,7 @@ def _is_block(node: s.Node) -> bool:
 
 
 def _aligned(rows: Sequence[_Row]) -> list[str]:
-    """The rows as text, cells padded to the widest of their run."""
+    """The rows as text, neighbouring cells in columns."""
     lines: list[str] = []
     start = 0
     while start < len(rows):
@@ -363,14 +363,28 @@ def _aligned(rows: Sequence[_Row]) -> list[str]:
         if not rows[start].alone:
             while end < len(rows) and _continues(rows[end], rows[start]):
                 end += 1
-        run = rows[start:end]
-        widths = [max(map(len, column)) for column in zip(*(row.cells for row in run), strict=True)]
-        for row in run:
-            cells = row.cells if row.alone else list(map(str.ljust, row.cells, widths))
-            line = " " * row.indent + " ".join(cell for cell in cells if cell).rstrip()
+        cells = [[cell for cell in row.cells if cell] for row in rows[start:end]]
+        if end - start > 1:
+            _pad(cells)
+        for row, words in zip(rows[start:end], cells, strict=True):
+            line = " " * row.indent + " ".join(words)
             lines.append(f"{line}  {row.trailing}" if row.trailing else line)
         start = end
     return lines
+
+
+def _pad(rows: Sequence[list[str]]) -> None:
+    """Pad every cell that another one follows to the widest of those directly above and below it."""
+    for column in range(max(map(len, rows)) - 1):
+        start = 0
+        while start < len(rows):
+            end = start
+            while end < len(rows) and len(rows[end]) > column + 1:
+                end += 1
+            width = max((len(row[column]) for row in rows[start:end]), default=0)
+            for row in rows[start:end]:
+                row[column] = row[column].ljust(width)
+            start = max(end, start + 1)
 
 
 def _continues(row: _Row, first: _Row) -> bool:

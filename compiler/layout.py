@@ -62,8 +62,12 @@ def flat(items: Sequence[str | Group]) -> str:
 def laid_out(items: Sequence[str | Group], column: int, indent: int) -> str:
     """The text of items that begin at a column of a line with an indentation; lists that do not fit are broken.
 
-    Continuation lines carry their indentation. A bracket with one element is not broken, only what is in it.
+    Continuation lines carry their indentation. `and` and `or` outside brackets are where a line is broken first. A
+    bracket with one element is not broken, only what is in it.
     """
+    connective = next((word for word in ("or", "and") if word in items), None)
+    if connective and "if" not in items and "for" not in items and column + len(flat(items)) > WIDTH:
+        return _conditions(items, connective, column, indent + INDENT)
     pieces: list[str] = []
     for position, item in enumerate(items):
         if _space_before(items, position):
@@ -73,6 +77,18 @@ def laid_out(items: Sequence[str | Group], column: int, indent: int) -> str:
         pieces.append(piece)
         column = _end_column(piece, column)
     return "".join(pieces)
+
+
+def _conditions(items: Sequence[str | Group], connective: str, column: int, indent: int) -> str:
+    parts: list[list[str | Group]] = [[]]
+    for item in items:
+        if item == connective:
+            parts.append([])
+        else:
+            parts[-1].append(item)
+    lines = [laid_out(parts[0], column, indent)]
+    lines += [f"{' ' * indent}{connective} {laid_out(one, indent + len(connective) + 1, indent)}" for one in parts[1:]]
+    return "\n".join(lines)
 
 
 def filled(elements: Sequence[str], column: int, hanging: int) -> str:
