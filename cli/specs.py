@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from d2k.cli.inputs import STDIN, expand, read_bytes
-from d2k.compiler import source
 from d2k.compiler.compile import check_parsed
 from d2k.compiler.diagnostics import Diagnostic, Severity
-from d2k.compiler.fixes import apply_fixes
-from d2k.compiler.parse import Parsed, parse_source
+from d2k.compiler.fixes import apply
+from d2k.compiler.parse import Parsed, parse_bytes
 
 SUFFIXES = (".d2k",)
 
@@ -27,7 +26,7 @@ class Checked:
 
 def read(path: str) -> Parsed:
     """The parsed file. Raises InputError if it cannot be read."""
-    return parse_source(source.read("<stdin>" if path == STDIN else path, read_bytes(path)))
+    return parse_bytes(read_bytes(path), "<stdin>" if path == STDIN else path)
 
 
 def check(names: Sequence[str]) -> tuple[Checked, ...]:
@@ -49,7 +48,7 @@ def fixed(names: Sequence[str]) -> tuple[Checked, ...]:
     if STDIN in names:
         raise InputError("--fix changes files; standard input is none.")
     for one in check(names):
-        text, count = apply_fixes(one.parsed.source, one.diagnostics)
+        text, count = apply(one.parsed.source.text, one.diagnostics)
         if count:
             write(Path(one.path), text)
     return check(names)

@@ -41,10 +41,9 @@ def load(name: str) -> Task:
     if path.suffix == ".json":
         return _from_json(path)
     from d2k.compiler.compile import compile_parsed
-    from d2k.compiler.parse import parse_source
-    from d2k.compiler.source import read
+    from d2k.compiler.parse import parse_bytes
 
-    compiled = compile_parsed(parse_source(read(str(path), read_bytes(str(path)))), path.parent)
+    compiled = compile_parsed(parse_bytes(read_bytes(str(path)), str(path)), path.parent)
     if compiled.task is None:
         from d2k.report.diagnostics import render
 

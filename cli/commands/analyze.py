@@ -14,6 +14,8 @@ from d2k.cli.options import entry_option, include_option, json_option, out_optio
 @include_option
 @click.option("--only", metavar="IDS", help="Show only these properties or levels: L3, tma_bulk_copy,…")
 @click.option("--skip", metavar="IDS", help="Leave out these properties or levels.")
+@click.option("--diff", is_flag=True, help="Compare the designs of two files.")
+@click.option("--watch", is_flag=True, help="Analyse again whenever a file is saved; stop with Ctrl-C.")
 @click.option(
     "--format",
     "form",
@@ -30,6 +32,8 @@ def command(
     include: tuple[str, ...],
     only: str | None,
     skip: str | None,
+    diff: bool,
+    watch: bool,
     form: str,
     as_json: bool,
     out: str | None,
@@ -43,27 +47,14 @@ def command(
     d2kc analyze src/ '*.cu' --only L3
     d2kc analyze kernel.py --target sm_90a --json | jq '.files[0].properties'
     cat kernel.py | d2kc analyze -
+    d2kc analyze --diff before.py after.py
     """
-    import msgspec
-
     from d2k.analyzers.analyze import Options
-    from d2k.cli import analysis
-    from d2k.cli.outputs import colour, emit, width
-    from d2k.cli.selection import selected
+    from d2k.cli.analysis import target as known_target
+    from d2k.cli.outputs import emit
+    from d2k.cli.reports import Rendering, rendered, watched
 
-    options = Options(analysis.target(target), entry, include)
-    analysed = analysis.files(files, options)
-    report = analysis.whole(analysed, options)
-    if as_json or form == "json":
-        # the contract has an entry for every property: a selection is for people
-        emit(msgspec.json.format(msgspec.json.encode(report), indent=2).decode(), out)
-        return
-    report = selected(report, only, skip)
-    if form == "human":
-        from d2k.report.terminal import render_report
-
-        emit(render_report(report, colour() and out is None, width()), out)
-        return
-    from d2k.report.findings import render
-
-    emit(render(report, form), out)
+    options = Options(known_target(target), entry, include)
+    rendering = Rendering("json" if as_json else form, only, skip, diff, out)
+    for text in watched(files, options, rendering) if watch else (rendered(files, options, rendering),):
+        emit(text, out)
