@@ -3,6 +3,9 @@
 One program owns 128 query rows of one head, keeps them on chip and streams the keys and values of its KV head past
 them. Programs start in the order of falling work, and the query heads of one KV head start together, so that they
 share its keys and values in the L2 cache. Exponentials have base 2 with log2(e) / sqrt(D) folded into the scores.
+
+At D <= 128 blocks of 64 keys and 128 registers a thread let two programs share a multiprocessor: one multiplies while
+the other takes exponentials.
 """
 
 import math
@@ -33,13 +36,12 @@ def attend(
     MASK: tl.constexpr,
     D: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    WARP_SPECIALIZE: tl.constexpr,
 ):
     """Fold the keys start..end into (acc, row_max, row_sum); row_max is in units of log2.
 
     MASK: "none" for blocks that every row sees whole, "diagonal" where key <= row, "tail" where key < S.
     """
-    for key in tl.range(start, end, BLOCK_N, warp_specialize=WARP_SPECIALIZE):
+    for key in tl.range(start, end, BLOCK_N):
         k = K.load([batch, key, column]).reshape((BLOCK_N, D))
         scores = tl.dot(q, k.T)
         cols = key + tl.arange(0, BLOCK_N)
@@ -74,7 +76,6 @@ def attention_kernel(
     D: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    WARP_SPECIALIZE: tl.constexpr,
 ):
     """Q and O [B, S, Hq * D], K and V [B, S, Hk * D] are tensor descriptors, LSE [B, Hq, S] a pointer.
 
@@ -93,60 +94,26 @@ def attention_kernel(
     row_max = tl.full((BLOCK_M,), -float("inf"), dtype=tl.float32)
     row_sum = tl.zeros((BLOCK_M,), dtype=tl.float32)
 
-    # Interior blocks, then the blocks on the mask's edge. Keys past S lie past the diagonal of every row that counts.
+    # The blocks on the mask's edge, then the interior ones without a mask. Keys past S lie past the diagonal of every
+    # row that counts. In the other order ptxas (12.9, for sm_90a) serialises every wgmma of the kernel.
     if CAUSAL:
-        edge = row // BLOCK_N * BLOCK_N
-        end = row + BLOCK_M
+        edge = row
+        acc, row_max, row_sum = attend(
+            acc, row_max, row_sum, q, K, V, batch, column, rows, edge, edge + BLOCK_M, S, scale, "diagonal", D, BLOCK_N
+        )
     else:
         edge = S // BLOCK_N * BLOCK_N
-        end = S
+        if TAIL:
+            acc, row_max, row_sum = attend(
+                acc, row_max, row_sum, q, K, V, batch, column, rows, edge, S, S, scale, "tail", D, BLOCK_N
+            )
     acc, row_max, row_sum = attend(
-        acc, row_max, row_sum, q, K, V, batch, column, rows, 0, edge, S, scale, "none", D, BLOCK_N, WARP_SPECIALIZE
+        acc, row_max, row_sum, q, K, V, batch, column, rows, 0, edge, S, scale, "none", D, BLOCK_N
     )
-    if CAUSAL:
-        acc, row_max, row_sum = attend(
-            acc,
-            row_max,
-            row_sum,
-            q,
-            K,
-            V,
-            batch,
-            column,
-            rows,
-            edge,
-            end,
-            S,
-            scale,
-            "diagonal",
-            D,
-            BLOCK_N,
-            WARP_SPECIALIZE,
-        )
-    elif TAIL:
-        acc, row_max, row_sum = attend(
-            acc,
-            row_max,
-            row_sum,
-            q,
-            K,
-            V,
-            batch,
-            column,
-            rows,
-            edge,
-            end,
-            S,
-            scale,
-            "tail",
-            D,
-            BLOCK_N,
-            WARP_SPECIALIZE,
-        )
 
     LN_2: tl.constexpr = 0.6931471805599453
     tl.store(LSE + tl.program_id(0).to(tl.int64) * S + rows, (row_max + tl.log2(row_sum)) * LN_2, mask=rows < S)
-    out = (acc / row_sum[:, None]).to(O.dtype)
+    out = (acc * (1.0 / row_sum)[:, None]).to(O.dtype)
     O.store([batch, row, head * D], out.reshape((1, BLOCK_M, D)))
 
 
@@ -154,7 +121,7 @@ def run(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, O: torch.Tensor, LSE:
     """Q [B, S, Hq, D], K and V [B, S, Hk, D] -> O [B, S, Hq, D], LSE [B, Hq, S], filled in place."""
     B, S, Hq, D = Q.shape
     Hk = K.shape[2]
-    block_m, block_n = 128, 128 if D <= 128 else 64
+    block_m, block_n = 128, 64
     rows, keys = [1, block_m, D], [1, block_n, D]
 
     def tiles(t: torch.Tensor, block: list[int]) -> TensorDescriptor:
@@ -175,7 +142,6 @@ def run(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, O: torch.Tensor, LSE:
         D=D,
         BLOCK_M=block_m,
         BLOCK_N=block_n,
-        WARP_SPECIALIZE=False,
         num_stages=2,
-        num_warps=8,
+        num_warps=4 if D <= 128 else 8,
     )
