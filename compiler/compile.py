@@ -11,7 +11,7 @@ from d2k.compiler.checks import CheckScope
 from d2k.compiler.diagnostics import Diagnostic, Note, Severity
 from d2k.compiler.guidance import GuidanceResolver
 from d2k.compiler.modules import Module, ModuleLoader
-from d2k.compiler.parse import Parsed, parse
+from d2k.compiler.parse import Parsed, parse, parse_bytes
 from d2k.compiler.problems import Problems
 from d2k.compiler.resolve import TaskResolver, content_hash
 from d2k.compiler.source import Source, Span
@@ -38,13 +38,12 @@ class Compiled(msgspec.Struct, frozen=True):
 def load_task(source: Path | str, words: Vocabulary | None = None) -> Compiled:
     """The task of a file or, for a text with line ends, of that text. Anything but one task is a diagnostic.
 
-    Raises `OSError` and `UnicodeDecodeError` for a file that cannot be read.
+    Raises `OSError` for a file that cannot be read.
     """
     if isinstance(source, str) and "\n" in source:
         return compile_text(source, "<text>", words=words)
     path = Path(source)
-    text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
-    return compile_text(text, str(path), path.parent, words)
+    return compile_parsed(parse_bytes(path.read_bytes(), str(path)), path.parent, words)
 
 
 def compile_text(text: str, path: str, folder: Path | None = None, words: Vocabulary | None = None) -> Compiled:

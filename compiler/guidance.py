@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
 import msgspec
 
 from d2k.compiler import syntax
 from d2k.compiler.checks import CheckScope, CheckTyping, hardware_allows
-from d2k.compiler.guidance_rules import Outline, check_free, check_graph
+from d2k.compiler.guidance_rules import Outline, check_free, check_graph, without_inner
 from d2k.compiler.modules import Module
 from d2k.compiler.patterns import Entry, Expansion
 from d2k.compiler.source import Span
@@ -69,20 +69,29 @@ class GuidanceResolver:
         self._items(expansion.entries)
 
     def _items(self, entries: list[Entry]) -> tuple[tuple[ResolvedItem, ...], tuple[Outline, ...]]:
-        items: list[ResolvedItem] = []
+        unique = {entry.id: entry for entry in reversed(entries)}  # of two with one id the first one counts
+        first = [entry for entry in entries if unique[entry.id] is entry]
         outlines: dict[str, Outline] = {}
-        for entry in entries:
-            if entry.id in outlines:
-                continue
-            with ExitStack() as stack:
-                for note in reversed(entry.trail):
-                    assert note.span is not None
-                    stack.enter_context(self._problems.context(note.text, note.span))
+        for entry in first:
+            with self._trail(entry):
                 outlines[entry.id] = self._outline(entry)
+        outlines = {name: without_inner(one, outlines) for name, one in outlines.items()}
+        items: list[ResolvedItem] = []
+        for entry in first:
+            with self._trail(entry):
                 item = self._item(entry, tuple(outlines[entry.id].required))
             if item is not None:
                 items.append(item)
         return tuple(items), tuple(outlines.values())
+
+    @contextmanager
+    def _trail(self, entry: Entry) -> Iterator[None]:
+        """Diagnostics within say through which includes an item came in."""
+        with ExitStack() as stack:
+            for note in reversed(entry.trail):
+                assert note.span is not None
+                stack.enter_context(self._problems.context(note.text, note.span))
+            yield
 
     def _item(self, entry: Entry, required: tuple[str, ...]) -> ResolvedItem | None:
         node, level = entry.node, Level(entry.node.level.name)

@@ -35,6 +35,31 @@ class Outline(msgspec.Struct, frozen=True):
     known: bool
 
 
+def without_inner(one: Outline, outlines: Mapping[str, Outline]) -> Outline:
+    """Requiring an include by its name requires those of its items on which no other of its items builds."""
+    kept: dict[str, Span] = {}
+    for name, span in one.required.items():
+        together = [other for other, place in one.required.items() if place == span and other != name]
+        if not any(_requires(other, name, outlines) for other in together):
+            kept[name] = span
+    return msgspec.structs.replace(one, required=kept)
+
+
+def _requires(name: str, wanted: str, outlines: Mapping[str, Outline]) -> bool:
+    """Whether an item requires another one, directly or not."""
+    seen: set[str] = set()
+    pending = [name]
+    while pending:
+        current = outlines.get(pending.pop())
+        for required in current.required if current else ():
+            if required == wanted:
+                return True
+            if required not in seen:
+                seen.add(required)
+                pending.append(required)
+    return False
+
+
 def check_graph(outlines: tuple[Outline, ...], problems: Problems) -> None:
     """Report what is wrong with the requirements as a whole."""
     by_id = {one.id: one for one in outlines}

@@ -17,7 +17,7 @@ import msgspec
 from d2k.compiler import syntax
 from d2k.compiler.diagnostics import Note
 from d2k.compiler.lowering import NotAnExpression, Places, lower
-from d2k.compiler.parse import parse
+from d2k.compiler.parse import parse, parse_bytes
 from d2k.compiler.problems import Problems
 from d2k.compiler.source import Span
 from d2k.spec.expression import Function, Name, called_functions, children, free_names
@@ -121,11 +121,10 @@ class ModuleLoader:
 
     def _load(self, use: syntax.Use, path: Path) -> Module | None:
         try:
-            text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
-        except (OSError, UnicodeDecodeError) as error:
-            self._problems.report("D2K0918", use.module.span, path=path, problem=error)
+            parsed = parse_bytes(path.read_bytes(), str(path))
+        except OSError as error:
+            self._problems.report("D2K0918", use.module.span, path=path, problem=error.strerror)
             return None
-        parsed = parse(text, str(path))
         with self._problems.context(f"module `{use.module.name}` is used here", use.module.span):
             for one in parsed.diagnostics:
                 self._problems.add(one)

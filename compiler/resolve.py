@@ -391,7 +391,7 @@ class TaskResolver:
             values[name] = value
         if node.because is None:
             self._missing(node.output.span, "tolerance", node.output.name, "because")
-        if not values:
+        if not node.settings:
             self._missing(node.output.span, "tolerance", node.output.name, "atol")
         if self._problems.errors > before or node.because is None:
             return None
@@ -459,7 +459,8 @@ class TaskResolver:
                 if isinstance(node, syntax.Name):
                     used.add(node.name)
         for axis in declared.axes:
-            if axis.name not in used and not axis.role:
+            # The function of a `draw` gets all axes.
+            if axis.name not in used and not axis.role and not declared.draws:
                 self._problems.report("D2K0801", axis.span, absent=(axis.name,), kind="axis", name=axis.name)
         for let in declared.lets:
             if let.name not in used:

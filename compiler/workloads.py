@@ -241,36 +241,42 @@ class WorkloadEvaluation:
 
     def _cost(self, tensors: tuple[TensorInstance, ...], values: Values, node: syntax.Workload) -> _Cost | None:
         cost = self._declared.cost
-        flops: dict[str, int] = {}
-        for engine, typed in cost.flops:
-            count = self._integer(typed, f"`flops` on {engine}", 1, values, node)
-            if count is None:
-                return None
-            flops[engine] = count
+        flops = {engine: self._integer(typed, f"`flops` on {engine}", 1, values, node) for engine, typed in cost.flops}
+        counted = {engine: count for engine, count in flops.items() if count is not None}
         read, written = self._traffic(tensors)
         moved = read + written
-        if cost.bytes is not None:
-            given = self._integer(cost.bytes, "`bytes`", 1, values, node)
-            if given is None:
-                return None
-            if given != moved:
-                parts = ", ".join(f"{one.name} {one.moved_bytes:,}" for one in tensors if one.moved_bytes)
-                self._problems.report(
-                    "D2K0608",
-                    cost.bytes.span,
-                    absent=tuple(Direction),
-                    help="leave `bytes` out, or say with `moves` how many elements of a tensor are touched",
-                    note=Note(f"bytes by tensor: {parts}", node.name.span),
-                    workload=node.name.name,
-                    written=f"{given:,}",
-                    moved=f"{moved:,}",
-                )
-                return None
-        flops_min = self._floor(cost.flops_min, "flops_min", sum(flops.values()), values, node)
+        agrees = self._written_bytes(cost.bytes, moved, tensors, values, node)
+        flops_min = self._floor(cost.flops_min, "flops_min", sum(counted.values()), values, node)
         bytes_min = self._floor(cost.bytes_min, "bytes_min", moved, values, node)
-        if flops_min is None or bytes_min is None:
+        if len(counted) < len(flops) or not agrees or flops_min is None or bytes_min is None:
             return None
-        return _Cost(flops, moved, read, written, flops_min, bytes_min)
+        return _Cost(counted, moved, read, written, flops_min, bytes_min)
+
+    def _written_bytes(
+        self,
+        typed: Typed | None,
+        moved: int,
+        tensors: tuple[TensorInstance, ...],
+        values: Values,
+        node: syntax.Workload,
+    ) -> bool:
+        """Whether `bytes`, where it is written, equals what the tensors move."""
+        given = moved if typed is None else self._integer(typed, "`bytes`", 1, values, node)
+        if typed is None or given == moved:
+            return True
+        if given is not None:
+            parts = ", ".join(f"{one.name} {one.moved_bytes:,}" for one in tensors if one.moved_bytes)
+            self._problems.report(
+                "D2K0608",
+                typed.span,
+                absent=tuple(Direction),
+                help="leave `bytes` out, or say with `moves` how many elements of a tensor are touched",
+                note=Note(f"bytes by tensor: {parts}", node.name.span),
+                workload=node.name.name,
+                written=f"{given:,}",
+                moved=f"{moved:,}",
+            )
+        return False
 
     def _traffic(self, tensors: tuple[TensorInstance, ...]) -> tuple[int, int]:
         """Bytes read and written. What an `inout` says that it moves counts as written: that floor is the lower one."""
