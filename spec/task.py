@@ -28,10 +28,11 @@ class Direction(StrEnum):
 
 
 class PythonFunction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A function of a file that stands beside the task: `"reference.py" :: run`."""
+    """A function of a file that stands beside the task: `"reference.py" :: run`; `doc` is its docstring."""
 
     path: str
     name: str
+    doc: str = ""
 
 
 class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
