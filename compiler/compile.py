@@ -63,6 +63,9 @@ def compile_parsed(parsed: Parsed, folder: Path | None = None, words: Vocabulary
     diagnostics = _in_order(parsed.diagnostics, problems.found)
     task = found[0] if len(found) == 1 and not _errors(diagnostics) else None
     if task is not None:
+        from d2k.compiler.prompt import prompt_hashes  # the only part that a mere check does not need
+
+        task = msgspec.structs.replace(task, prompts=prompt_hashes(task))
         task = msgspec.structs.replace(task, content_hash=content_hash(task))
     return Compiled(parsed.source, task, diagnostics)
 

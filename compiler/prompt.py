@@ -13,7 +13,14 @@ from itertools import groupby
 from string import Template
 
 from d2k.compiler.distributions import FAMILIES
-from d2k.compiler.signature import c_signature, is_scalar, prepare_signature, prepared_signature, python_signature
+from d2k.compiler.signature import (
+    c_signature,
+    is_scalar,
+    prepare_signature,
+    prepared_signature,
+    python_scalar,
+    python_signature,
+)
 from d2k.spec.device import Device, bound, devices
 from d2k.spec.dtypes import DTYPES
 from d2k.spec.guidance import Item
@@ -105,7 +112,7 @@ def _kind(tensor: Tensor) -> str:
 
 def _type(tensor: Tensor) -> str:
     if is_scalar(tensor):
-        return f"Python {'bool' if tensor.dtype == 'bool' else DTYPES[tensor.dtype].kind}"
+        return f"Python {python_scalar(tensor)}"
     if tensor.packed:
         return f"`{tensor.dtype}` packed in `torch.{_TORCH_TYPES[tensor.packed]}`"
     return f"`torch.{_TORCH_TYPES[tensor.dtype]}`"
@@ -118,7 +125,7 @@ def _shape(tensor: Tensor) -> str:
 def _contents(tensor: Tensor, task: Task) -> str:
     if tensor.direction is Direction.OUTPUT:
         return "to be written"
-    if is_scalar(tensor):
+    if is_scalar(tensor) and tensor.distribution.startswith("values("):
         return "given for each workload"
     drawn = next((one for one in task.draws if tensor.name in one.tensors), None)
     if drawn is not None:
@@ -216,7 +223,7 @@ def _workload(task: Task, workload: Workload) -> str:
     lines.append(
         "- shapes: " + ", ".join(f"{one.name} {list(found.storage_shape)}" for one, found in arguments if one.shape)
     )
-    scalars = [f"{one.name} = {_scalar(found)}" for one, found in arguments if is_scalar(one)]
+    scalars = [f"{one.name} = {_scalar(found)}" for one, found in arguments if _is_given(one, found)]
     if scalars:
         lines.append("- scalars: " + ", ".join(scalars))
     lines += [f"- contents of {name}: {text}" for name, text in _overrides(task, workload)]
@@ -242,6 +249,11 @@ def _value(value: Value) -> str:
     )
 
 
+def _is_given(tensor: Tensor, found: TensorInstance) -> bool:
+    """Whether a scalar has one known value in a workload, and is not drawn at random."""
+    return is_scalar(tensor) and found.distribution is not None and found.distribution.family == "values"
+
+
 def _scalar(found: TensorInstance) -> str:
     assert found.distribution is not None
     (value,) = found.distribution.arguments.values()
@@ -259,9 +271,8 @@ def _overrides(task: Task, workload: Workload) -> Iterator[tuple[str, str]]:
 
 def _bounds(task: Task, workload: Workload) -> str:
     found = [(device, bound(workload, device)) for device in _devices(task)]
-    return "bound " + ", ".join(
-        f"{_microseconds(one.seconds)} on {device.name} ({one.limit})" for device, one in found if one is not None
-    )
+    times = [f"{_microseconds(one.seconds)} on {device.name} ({one.limit})" for device, one in found if one is not None]
+    return f"bound {', '.join(times) or 'not known'}"
 
 
 def _microseconds(seconds: float) -> str:
@@ -382,7 +393,7 @@ def _applies(task: Task, item: Item) -> str:
     if not targets:
         return "to none of the workloads above"
     names = shown[targets[0]]
-    parts = [f"on {' and '.join(devices()[one].name for one in targets)}"] if targets != list(task.target) else []
+    parts = [f"on {' and '.join(ARCHITECTURES[one].device for one in targets)}"] if targets != list(task.target) else []
     if names != every:
         parts.append(f"to {', '.join(names)}")
     return " ".join(parts)

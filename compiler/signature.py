@@ -14,6 +14,11 @@ def is_scalar(tensor: Tensor) -> bool:
     return not tensor.shape
 
 
+def python_scalar(tensor: Tensor) -> str:
+    """The Python type of a scalar: `bool`, `float` or `int`."""
+    return _PYTHON_SCALARS.get(tensor.dtype, "int")
+
+
 def python_signature(task: Task) -> str:
     """`def run(A: torch.Tensor, is_causal: bool, O: torch.Tensor) -> None`, broken over lines if it is long."""
     return _python(task.entry, [_python_parameter(one) for one in task.arguments], "None")
@@ -45,8 +50,7 @@ def c_signature(task: Task) -> str:
 
 
 def _python_parameter(tensor: Tensor) -> str:
-    kind = _PYTHON_SCALARS.get(tensor.dtype, "int") if is_scalar(tensor) else "torch.Tensor"
-    return f"{tensor.name}: {kind}"
+    return f"{tensor.name}: {python_scalar(tensor) if is_scalar(tensor) else 'torch.Tensor'}"
 
 
 def _c_parameter(tensor: Tensor) -> str:

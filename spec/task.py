@@ -179,7 +179,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The compiled task. `sources` maps each Python file that it names to the SHA-256 of its contents.
 
-    `content_hash` covers everything but itself; it does not change with layout or comments.
+    `content_hash` covers everything but itself; it does not change with layout or comments. `prompts` maps each amount
+    of guidance (`none`, `L1`, `L1+L2`, `full`) to the SHA-256 of the prompt that holds it.
     """
 
     schema: str
@@ -205,6 +206,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workloads: tuple[Workload, ...]
     guidance: tuple[Item, ...]
     sources: dict[str, str]
+    prompts: dict[str, str] = {}
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
