@@ -1,0 +1,443 @@
+"""Kernel code: expressions become tile operations with shapes and element types; helpers are inlined."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+
+from d2k.analyzers.triton.builder import NO_ATTRS, Builder
+from d2k.analyzers.triton.interp import Interp, capability
+from d2k.analyzers.triton.lowering import Call, Frame, Lowering, defaults
+from d2k.analyzers.triton.module import Module
+from d2k.analyzers.triton.types import BITS, NAMES, is_float, promote
+from d2k.analyzers.triton.values import (
+    UNKNOWN,
+    Bound,
+    Choice,
+    Class,
+    DType,
+    Func,
+    Instance,
+    KernelDef,
+    Known,
+    Literal,
+    Named,
+    Opaque,
+    Partial,
+    Range,
+    Slice,
+    Tup,
+    Value,
+)
+from d2k.spec.facts import NONE, AttrValue, Kind, Mention, Place
+
+Shape = tuple[int, ...] | None
+
+LANGUAGES = ("triton.language.", "triton.experimental.gluon.language.")
+
+
+class Args:
+    """The arguments of a known function by parameter name."""
+
+    __slots__ = ("device", "node", "rest", "values")
+
+    def __init__(self, device: Device, node: ast.Call, names: Sequence[str], call: Call) -> None:
+        self.device = device
+        self.node = node
+        self.values: dict[str, Value] = dict(zip(names, call.args, strict=False))
+        self.rest: tuple[Value, ...] = call.args[len(names) :]
+        self.values.update(call.keywords)
+
+    def get(self, name: str) -> Value | None:
+        return self.values.get(name)
+
+    def has(self, name: str) -> bool:
+        value = self.values.get(name)
+        return value is not None and not (isinstance(value, Literal) and value.value is None)
+
+    def op(self, name: str) -> int:
+        """The operation behind an argument, NONE if it is not given or None."""
+        value = self.values.get(name)
+        if value is None or (isinstance(value, Literal) and value.value is None):
+            return NONE
+        return self.device.ref(value, self.node)
+
+    def const(self, name: str) -> Known:
+        """A compile-time argument; None if it is not given."""
+        value = self.values.get(name)
+        return None if value is None else self.device.constant(value)
+
+    def text(self, name: str) -> str:
+        value = self.const(name)
+        return value if isinstance(value, str) else ""
+
+    def flag(self, name: str) -> bool:
+        return self.const(name) is True
+
+    def integer(self, name: str) -> int | None:
+        value = self.const(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def items(self, name: str) -> tuple[Value, ...]:
+        """The items of a tuple argument; a single value counts as a tuple of one."""
+        value = self.values.get(name)
+        if value is None or (isinstance(value, Literal) and value.value is None):
+            return ()
+        return value.items if isinstance(value, Tup) else (value,)
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        found = []
+        for item in self.items(name):
+            known = self.device.constant(item)
+            if not isinstance(known, int) or isinstance(known, bool):
+                return ()
+            found.append(known)
+        return tuple(found)
+
+
+Handler = Callable[["Device", Args], Value]
+
+
+class Device(Lowering):
+    """Lowers one kernel under the constants of `builder`."""
+
+    def __init__(self, module: Module, builder: Builder, interp: Interp) -> None:
+        super().__init__(module, builder, interp)
+        self.inlined: set[int] = set()
+        """Functions whose bodies were lowered in place, by the identity of their node."""
+        self.blocks: dict[str, tuple[Value, ...]] = {}
+        """Block shapes of descriptors that host code made, by kernel parameter."""
+
+    def kernel(self, kernel: KernelDef, bound: Mapping[str, Value]) -> None:
+        """Lowers a kernel's body; `bound` are parameters that stand for something else than a run-time value."""
+        func = kernel.func
+        node = func.node
+        env: dict[str, Value] = dict(func.env)
+        self.frames.append(Frame(func.module, env, node, 0, NONE))
+        try:
+            if isinstance(node, ast.Lambda):
+                return
+            given = dict(defaults(func))
+            for one in parameters(node):
+                attrs: dict[str, AttrValue] = {}
+                if is_constexpr(one, func.module):
+                    attrs["constexpr"] = True
+                value = self.b.emit(Kind.PARAM, one.arg, (), self.place(one), attrs, None, ())
+                self.b.ops[value].variable = one.arg
+                env[one.arg] = bound.get(one.arg, value)
+                if attrs and one.arg not in self.b.constants and one.arg not in bound and one.arg in given:
+                    default = self._in_module(func.module, given[one.arg])
+                    if isinstance(default, (DType, Func, KernelDef, Named, Tup)):
+                        env[one.arg] = default
+            if node.args.vararg is not None:
+                env[node.args.vararg.arg] = self.b.emit(Kind.PARAM, node.args.vararg.arg, (), self.place(node))
+            self.block(node.body)
+        finally:
+            self.frames.pop()
+
+    # hooks
+
+    def named(self, value: Named) -> Value:
+        for prefix in (*LANGUAGES, "torch.", "cutlass.", "cuda.tile.", "tilelang.language.", "numpy."):
+            if value.dotted.startswith(prefix):
+                name = NAMES.get(value.dotted[len(prefix) :])
+                if name is not None:
+                    return DType(name)
+        return value
+
+    def operation(self, name: str, args: tuple[int, ...], node: ast.AST) -> int:
+        """An elementwise operation on broadcast operands."""
+        return self.b.emit(
+            Kind.ELEMENTWISE, name, args, self.place(node), NO_ATTRS, self.result_type(name, args), self.broadcast(args)
+        )
+
+    def elementwise(self, name: str, args: tuple[int, ...], node: ast.AST, attrs: Mapping[str, AttrValue]) -> int:
+        value = self.operation(name, args, node)
+        if attrs:
+            self.b.ops[value].attrs = attrs
+        return value
+
+    def result_type(self, name: str, args: tuple[int, ...]) -> str | None:
+        if name in ("eq", "ne", "lt", "le", "gt", "ge"):
+            return "bool"
+        operands = args[1:] if name == "where" else args
+        drafts = [self.b.ops[arg] for arg in operands if arg != NONE]
+        # a literal takes the type of the other operand, unless it brings a fraction into integers
+        typed = [one for one in drafts if one.kind is not Kind.CONST] or drafts
+        result = typed[0].dtype if typed else None
+        for one in typed[1:]:
+            result = promote(result, one.dtype)
+        if result is not None and not is_float(result) and any(one.dtype == "f32" for one in drafts):
+            result = "f32"
+        if name == "div" and result is not None and not is_float(result):
+            result = "f32"
+        return result
+
+    def broadcast(self, args: tuple[int, ...]) -> Shape:
+        shape: Shape = ()
+        for arg in args:
+            if arg == NONE:
+                continue
+            other = self.b.ops[arg].shape
+            if shape is None or other is None:
+                return None
+            shape = self._broadcast_two(shape, other)
+        return shape
+
+    def _broadcast_two(self, left: tuple[int, ...], right: tuple[int, ...]) -> Shape:
+        if not left or not right or left == right:
+            return left or right
+        if len(left) < len(right):
+            left, right = right, left
+        lead = len(left) - len(right)
+        return left[:lead] + tuple(self._wider(a, b) for a, b in zip(left[lead:], right, strict=True))
+
+    def _wider(self, left: int, right: int) -> int:
+        if left == right:
+            return left
+        return right if self.is_one(left) else left
+
+    def is_one(self, dim: int) -> bool:
+        return self.b.decide(dim, _is_one) is True
+
+    def unknown(self, what: str, node: ast.AST, args: tuple[int, ...] = ()) -> int:
+        self.b.unresolved.append(Mention(what, "", "a construct that is not followed", self.place(node)))
+        return self.b.emit(Kind.CALL, what, args, self.place(node))
+
+    def global_expression(self, name: str, node: ast.expr, module: Module) -> Value:
+        value = self._in_module(module, node) if isinstance(node, (ast.Tuple, ast.Attribute, ast.Name)) else None
+        if isinstance(value, (DType, Named, Func, KernelDef)):
+            return value
+        # a module-level constant whose value only a run can tell
+        return self.b.emit(Kind.CONST, name, (), module.place(node))
+
+    # types
+
+    def dtype(self, value: Value | None) -> DType:
+        match value:
+            case DType():
+                return value
+            case Literal(str() as text):
+                return DType(NAMES.get(text, text if text in BITS else None))
+            case int():
+                known = self.constant(value)
+                return DType(NAMES.get(known, known)) if isinstance(known, str) else DType(None)
+            case _:
+                return DType(None)
+
+    def cast(self, value: int, to: DType, node: ast.AST, bitcast: bool = False) -> int:
+        attrs: dict[str, AttrValue] = {}
+        if to.name is None and to.of != NONE and self.b.ops[to.of].kind is Kind.PARAM:
+            attrs["dtype_of"] = self.b.ops[to.of].name
+        name = "bitcast" if bitcast else "cast"
+        return self.b.emit(Kind.CAST, name, (value,), self.place(node), attrs, to.name, self.b.ops[value].shape)
+
+    def shape_of(self, items: Sequence[Value], node: ast.AST) -> tuple[int, ...]:
+        return tuple(self.ref(one, node) for one in items)
+
+    def one(self, node: ast.AST) -> int:
+        return self.b.const(1, self.place(node))
+
+    # attributes and items
+
+    def attribute(self, owner: Value, name: str, node: ast.Attribute) -> Value:
+        if isinstance(owner, int):
+            draft = self.b.ops[owner]
+            match name:
+                case "dtype" | "type":
+                    return DType(draft.dtype, owner)
+                case "shape" if draft.shape:
+                    return Tup(draft.shape)
+                case "T":
+                    return self.transposed(owner, node)
+                case "value":
+                    return owner
+                case _:
+                    return Bound(owner, name)
+        if isinstance(owner, DType):
+            match name:
+                case "element_ty" | "scalar" | "dtype":
+                    return owner
+                case "primitive_bitwidth" | "itemsize" if owner.name is not None:
+                    return Literal(BITS[owner.name] // (1 if name == "primitive_bitwidth" else 8))
+                case "primitive_bitwidth" | "itemsize" if owner.of != NONE:
+                    return self.b.emit(Kind.ATTRIBUTE, name, (owner.of,), self.place(node), NO_ATTRS, "i32", ())
+                case _:
+                    return Bound(owner, name)
+        if name == "value" and isinstance(owner, (Literal, Tup, Func)):
+            return owner
+        return Bound(owner, name)
+
+    def transposed(self, value: int, node: ast.AST) -> int:
+        shape = self.b.ops[value].shape
+        flipped = None if shape is None else tuple(reversed(shape))
+        return self.reshaped("trans", value, flipped, node)
+
+    def reshaped(
+        self, name: str, value: int, shape: Shape, node: ast.AST, attrs: Mapping[str, AttrValue] = NO_ATTRS
+    ) -> int:
+        return self.b.emit(Kind.SHAPE, name, (value,), self.place(node), attrs, self.b.ops[value].dtype, shape)
+
+    def subscript(self, owner: Value, index: Value, node: ast.Subscript) -> Value:
+        if isinstance(owner, int):
+            parts = index.items if isinstance(index, Tup) else (index,)
+            if parts and all(_full_or_new(one) for one in parts):
+                return self._expanded(owner, parts, node)
+            at = self.constant(index)
+            if isinstance(at, int):
+                return self.b.emit(Kind.ITEM, "", (owner,), self.place(node), {"index": at}, None, ())
+            args = (owner, *(self.ref(one, node) for one in parts))
+            return self.b.emit(Kind.SHAPE, "index", args, self.place(node))
+        if isinstance(owner, Tup) and not isinstance(index, Slice):
+            # an item that a loop variable selects: any of them
+            args = (*(self.ref(one, node) for one in owner.items), self.ref(index, node))
+            first = self.b.ops[args[0]]
+            return self.b.emit(Kind.SHAPE, "index", args, self.place(node), NO_ATTRS, first.dtype, first.shape)
+        if isinstance(owner, (Func, KernelDef)):
+            return owner
+        return self.unknown("subscript", node)
+
+    def _expanded(self, owner: int, parts: tuple[Value, ...], node: ast.AST) -> int:
+        """`x[:, None]`: a new axis for each None."""
+        shape = self.b.ops[owner].shape
+        axes = tuple(at for at, one in enumerate(parts) if isinstance(one, Literal))
+        new: Shape = None
+        if shape is not None:
+            kept = iter(shape)
+            new = tuple(self.one(node) if isinstance(one, Literal) else next(kept, NONE) for one in parts)
+            new = (*new, *kept)
+            if NONE in new:  # more axes than the tile has: a scalar splat
+                new = tuple(self.one(node) if dim == NONE else dim for dim in new)
+        if not axes:
+            return owner
+        return self.reshaped("expand_dims", owner, new, node, {"axes": axes})
+
+    def store_subscript(self, owner: Value, index: Value, value: Value, node: ast.Subscript) -> None:
+        self.b.unresolved.append(Mention("[]=", "", "a store into an item", self.place(node)))
+
+    # calls
+
+    def call(self, callee: Value, call: Call) -> Value:
+        node = call.node
+        match callee:
+            case Func():
+                self.inlined.add(id(callee.node))
+                return self.inline(callee, call, node)
+            case KernelDef():
+                self.inlined.add(id(callee.func.node))
+                return self.inline(callee.func, call, node)
+            case Partial():
+                joined = Call(node, (*callee.args, *call.args), {**callee.keywords, **call.keywords}, call.stars)
+                return self.call(callee.func, joined)
+            case Named(dotted):
+                return self.named_call(dotted, call)
+            case Bound(owner, name):
+                return self.method(owner, name, call)
+            case Class():
+                return self.construct(callee, call)
+            case Choice():
+                return self.choose(callee, call)
+            case DType() if call.args:
+                return self.cast(self.ref(call.args[0], node), callee, node)
+            case _:
+                return self.unresolved(self.dotted(node.func), call)
+
+    def unresolved(self, name: str, call: Call, why: str = "its code is not given") -> int:
+        args = tuple(self.ref(one, call.node) for one in (*call.args, *call.keywords.values()))
+        self.b.unresolved.append(Mention(name, "", why, self.place(call.node)))
+        return self.b.emit(Kind.CALL, name, args, self.place(call.node))
+
+    def named_call(self, dotted: str, call: Call) -> Value:
+        from d2k.analyzers.triton import tile_calls
+
+        return tile_calls.named_call(self, dotted, call)
+
+    def method(self, owner: Value, name: str, call: Call) -> Value:
+        from d2k.analyzers.triton import tile_calls
+
+        return tile_calls.method_call(self, owner, name, call)
+
+    def construct(self, cls: Class, call: Call) -> Value:
+        """An object of a class whose fields are annotated (named tuple, data class, aggregate) or set in `__init__`."""
+        for statement in cls.node.body:
+            if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
+                return self._initialised(cls, statement, call)
+        names = [
+            one.target.id
+            for one in cls.node.body
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+        ]
+        if not names:
+            return self.unresolved(cls.node.name, call)
+        return Instance(cls, {**dict(zip(names, call.args, strict=False)), **call.keywords})
+
+    def _initialised(self, cls: Class, init: ast.FunctionDef, call: Call) -> Value:
+        func = Func(init, cls.module, f"{cls.node.name}.__init__", owner=Instance(cls, {}))
+        self.frames.append(Frame(cls.module, self.bind(func, call, call.node), init, len(self.b.guards), self.b.loop))
+        calls = self.b.calls
+        self.b.calls = (*calls, self.place(call.node))
+        try:
+            self.block(init.body)
+            return self.env[init.args.args[0].arg] if init.args.args else Opaque(cls.node.name)
+        finally:
+            self.frames.pop()
+            self.b.calls = calls
+
+    # ranges
+
+    def range_value(self, form: str, args: Args, attrs: Mapping[str, AttrValue]) -> Range:
+        """`range(stop)`, `range(start, stop)` or `range(start, stop, step)`."""
+        start, stop, step = args.get("arg1"), args.get("arg2"), args.get("step")
+        if stop is None or (isinstance(stop, Literal) and stop.value is None):
+            start, stop = Literal(0), start
+        node = args.node
+        return Range(
+            form,
+            self.ref(start if start is not None else Literal(0), node),
+            self.ref(stop if stop is not None else Literal(None), node),
+            self.ref(step if step is not None and not _none(step) else Literal(1), node),
+            attrs,
+        )
+
+    def capability(self) -> tuple[int, int]:
+        return capability(self.interp.target)
+
+
+def _none(value: Value) -> bool:
+    return isinstance(value, Literal) and value.value is None
+
+
+def _is_one(known: Known) -> object:
+    return known is not UNKNOWN and known == 1 and not isinstance(known, bool)
+
+
+def _full_or_new(part: Value) -> bool:
+    if isinstance(part, Slice):
+        return part.start is None and part.stop is None and part.step is None
+    return (isinstance(part, Literal) and part.value is None) or part == Opaque("ellipsis")
+
+
+def parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    return [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+
+
+def is_constexpr(parameter: ast.arg, module: Module) -> bool:
+    """Whether the annotation says `constexpr`, whatever it is imported as."""
+    at = parameter.annotation
+    if isinstance(at, ast.Subscript):
+        at = at.value
+    if isinstance(at, ast.Constant) and isinstance(at.value, str):
+        return at.value.rpartition(".")[2] == "constexpr"
+    if isinstance(at, ast.Attribute):
+        return at.attr in ("constexpr", "Constexpr", "Constant")
+    if isinstance(at, ast.Name):
+        dotted = module.imports.get(at.id, at.id)
+        return dotted.rpartition(".")[2] in ("constexpr", "Constexpr", "ConstInt", "ConstFloat", "ConstBool")
+    return False
+
+
+def constexpr_names(node: ast.FunctionDef | ast.AsyncFunctionDef, module: Module) -> frozenset[str]:
+    return frozenset(one.arg for one in parameters(node) if is_constexpr(one, module))
+
+
+__all__ = ["Args", "Device", "Handler", "Place", "constexpr_names", "is_constexpr", "parameters"]

@@ -1,0 +1,366 @@
+"""A `.py` file to facts: Triton and its sister languages, and the Python that launches their kernels."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from d2k.analyzers.triton import reach, variants
+from d2k.analyzers.triton.builder import Builder, TooLarge
+from d2k.analyzers.triton.device import Device, is_constexpr, parameters
+from d2k.analyzers.triton.host import Host
+from d2k.analyzers.triton.interp import Interp, NotConstant
+from d2k.analyzers.triton.lowering import defaults
+from d2k.analyzers.triton.module import Library, Module, index
+from d2k.analyzers.triton.pointers import pointer_params
+from d2k.analyzers.triton.values import Class, Func, KernelDef
+from d2k.spec.facts import (
+    AttrValue,
+    Body,
+    Constant,
+    Function,
+    Kernel,
+    Mention,
+    Param,
+    Place,
+    Problem,
+    Program,
+    Reach,
+    Variant,
+)
+
+MAX_LOWERINGS = 16
+"""Bodies of one kernel that differ by their compile-time decisions."""
+
+MAX_TOTAL_OPS = 400_000
+EMPTY = Body((), ())
+_WORTH_READING = re.compile(r"triton|gluon|cute|cuda|torch|tilelang|cupy")
+
+
+@dataclass(slots=True)
+class Lowered:
+    """A host function with its body, and what it led to."""
+
+    func: Func
+    name: str
+    host: Host
+    body: Body
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class Reading:
+    """The state of reading one file."""
+
+    module: Module
+    interp: Interp
+    kernels: dict[int, KernelDef] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    ops: int = 0
+
+
+def read(path: str, text: str, entry: str = "", target: str = "sm_100a") -> Program:
+    """All facts of one file; `entry` is the host function to start from, "" for every public one. Never fails."""
+    if not _WORTH_READING.search(text):
+        return Program(path, (), (), (), EMPTY, entry)
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        line = error.lineno or 1
+        message = f"syntax error: {error.msg}"
+        return _unreadable(path, entry, line, message)
+    except ValueError as error:
+        return _unreadable(path, entry, 1, f"not Python source: {error}")
+    except (RecursionError, MemoryError):
+        return _unreadable(path, entry, 1, "nested too deeply to be parsed")
+    try:
+        return _program(path, tree, entry, target)
+    except RecursionError:
+        return _unreadable(path, entry, 1, "nested too deeply to be analysed")
+
+
+def _unreadable(path: str, entry: str, line: int, message: str) -> Program:
+    problem = Problem(Place(path, line, line), message)
+    return Program(path, (), (), (), EMPTY, entry, problems=(problem,))
+
+
+def _program(path: str, tree: ast.Module, entry: str, target: str) -> Program:
+    module = index(path, tree, Library())
+    reading = Reading(module, Interp(target))
+    discover(reading)
+    functions = host_functions(reading)
+    top = _module_code(reading)
+    reached = reach.reach(module, functions, entry, frozenset(reading.kernels))
+    if reached.problem:
+        reading.problems.append(Problem(Place(path, 1, 1), reached.problem))
+    kernels = _kernels(reading, functions, top, reached)
+    return Program(
+        path=path,
+        languages=_languages(reading, module),
+        kernels=kernels,
+        functions=tuple(_function(one, reached) for one in functions),
+        module=top.body,
+        entry=entry,
+        imports=module.imports,
+        mentions=_dead_mentions(reading, kernels),
+        problems=tuple(reading.problems),
+    )
+
+
+# what is there
+
+
+def discover(reading: Reading) -> None:
+    """Finds every kernel of the file, wherever its definition stands."""
+    module, interp = reading.module, reading.interp
+    for name, node, around in module.functions:
+        if not node.decorator_list:
+            continue
+        if not around and module.bindings.get(node.name) is node:
+            try:
+                made: object = interp.global_value(module, node.name)
+            except NotConstant:
+                made = None
+        else:
+            made = interp.decorated(Func(node, module, name), {})
+        if isinstance(made, KernelDef):
+            reading.kernels.setdefault(id(made.func.node), made)
+    for name, bound in module.bindings.items():
+        if isinstance(bound, ast.Call):
+            try:
+                made = interp.global_value(module, name)
+            except NotConstant:
+                continue
+            if isinstance(made, KernelDef) and made.func.module is module:
+                known = reading.kernels.get(id(made.func.node))
+                if known is None or known.configs is None:
+                    reading.kernels[id(made.func.node)] = made
+
+
+def host_functions(reading: Reading) -> list[Lowered]:
+    """Every function that is no kernel, no device helper and no part of another one, lowered."""
+    module = reading.module
+    device = set(reading.kernels)
+    operators = _operators(module)
+    found: list[Lowered] = []
+    nested: list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, tuple[ast.AST, ...]]] = []
+    for name, node, around in module.functions:
+        if id(node) in device or any(id(one) in device for one in around):
+            continue
+        if any(isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) for one in around):
+            nested.append((name, node, around))
+            continue
+        found.append(_lower(reading, name, node, around, operators))
+    inlined = {node for one in found for node in one.host.inlined}
+    for name, node, around in nested:
+        if id(node) not in inlined:
+            found.append(_lower(reading, name, node, around, operators))
+    return found
+
+
+def _operators(module: Module) -> dict[str, Func]:
+    """Functions registered as torch operators, by `namespace.name`."""
+    found: dict[str, Func] = {}
+    for name, node, _ in module.functions:
+        for decorator in node.decorator_list:
+            if isinstance(decorator, ast.Call) and decorator.args and isinstance(decorator.args[0], ast.Constant):
+                operator = decorator.args[0].value
+                if isinstance(operator, str) and "::" in operator:
+                    found[operator.replace("::", ".")] = Func(node, module, name)
+    return found
+
+
+def _lower(
+    reading: Reading,
+    name: str,
+    node: ast.FunctionDef | ast.AsyncFunctionDef,
+    around: Sequence[ast.AST],
+    operators: dict[str, Func],
+) -> Lowered:
+    module = reading.module
+    host = Host(module, reading.interp, operators)
+    func = Func(node, module, name)
+    owner = around[-1] if around else None
+    cls = Class(owner, module) if isinstance(owner, ast.ClassDef) else None
+    problem = ""
+    if reading.ops > MAX_TOTAL_OPS:
+        problem = "the file has more host code than is analysed"
+    else:
+        try:
+            host.function(func, cls)
+        except TooLarge:
+            problem = f"`{name}` has more operations than are analysed"
+        except RecursionError:
+            problem = f"`{name}` is nested too deeply to be analysed"
+    reading.ops += len(host.b.ops)
+    if problem:
+        reading.problems.append(Problem(module.place(node), problem))
+    return Lowered(func, name, host, host.b.body(), problem)
+
+
+def _module_code(reading: Reading) -> Lowered:
+    module = reading.module
+    host = Host(module, reading.interp, {})
+    problem = ""
+    try:
+        host.module_code(module)
+    except TooLarge:
+        problem = "the module has more operations than are analysed"
+    except RecursionError:
+        problem = "the module is nested too deeply to be analysed"
+    if problem:
+        reading.problems.append(Problem(Place(module.path, 1, 1), problem))
+    anchor = ast.FunctionDef(name="", args=_NO_ARGUMENTS, body=[], decorator_list=[])
+    return Lowered(Func(anchor, module, ""), "", host, host.b.body(), problem)
+
+
+_NO_ARGUMENTS = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+
+
+def _function(one: Lowered, reached: reach.Reached) -> Function:
+    node = one.func.node
+    assert not isinstance(node, ast.Lambda)
+    params = tuple(Param(arg.arg) for arg in parameters(node))
+    return Function(one.name, one.func.module.place(node), params, one.name in reached.functions, one.body)
+
+
+def _languages(reading: Reading, module: Module) -> tuple[str, ...]:
+    found = list(dict.fromkeys(kernel.language for kernel in reading.kernels.values()))
+    if "triton" in found and any("tlx" in dotted.split(".") for dotted in module.imports.values()):
+        found.append("tlx")
+    return tuple(found)
+
+
+# kernels
+
+
+def _kernels(
+    reading: Reading, functions: Sequence[Lowered], top: Lowered, reached: reach.Reached
+) -> tuple[Kernel, ...]:
+    sites: dict[int, list[variants.HostSite]] = {}
+    dead_sites: dict[int, list[variants.HostSite]] = {}
+    order = dict(reading.kernels)
+    for one in (*functions, top):
+        if one is not top and one.name in reached.inside:
+            continue  # its launches stand in its callers, with their constants
+        live = one is top or one.name in reached.functions
+        for site in one.host.sites:
+            key = id(site.kernel.func.node)
+            order.setdefault(key, site.kernel)
+            value = one.host.b.renumbered[site.value]
+            where = sites if live else dead_sites
+            where.setdefault(key, []).append(variants.HostSite(one.name, value, site, one.host.b))
+    referenced = {node for one in (*functions, top) for node in one.host.referenced}
+    launches = bool(sites)
+    helpers: set[int] = set()
+    made: list[tuple[int, KernelDef, Reach, list[variants.HostSite]]] = []
+    for key, kernel in order.items():
+        here = sites.get(key, [])
+        if here:
+            made.append((key, kernel, Reach.LAUNCHED, here))
+        else:
+            exported = not launches and not reached.entry
+            exported = exported or (not reached.entry and key in referenced)
+            made.append((key, kernel, Reach.EXPORTED if exported else Reach.DEAD, dead_sites.get(key, [])))
+    results: dict[int, Kernel] = {}
+    for key, kernel, how, here in sorted(made, key=lambda one: one[2] is not Reach.LAUNCHED):
+        results[key] = _kernel(reading, kernel, how, here, helpers)
+    return tuple(results[key] for key in order if key in results and not (key in helpers and not sites.get(key)))
+
+
+def _kernel(
+    reading: Reading, kernel: KernelDef, how: Reach, sites: Sequence[variants.HostSite], helpers: set[int]
+) -> Kernel:
+    """Lowers a kernel once for each way in which its compile-time decisions fall."""
+    found, total = variants.specs(kernel, sites, reading.interp)
+    bodies: list[tuple[Builder, variants.Spec, Body]] = []
+    made: list[Variant] = []
+    for spec in found:
+        body = next((body for builder, other, body in bodies if _shares(builder, other, spec)), None)
+        if body is None:
+            if len(bodies) >= MAX_LOWERINGS:
+                continue
+            builder, body = _lower_kernel(reading, kernel, spec, helpers)
+            bodies.append((builder, spec, body))
+        made.append(Variant(spec.label, spec.constants, spec.launch, body, spec.chosen_by, spec.sites))
+    pointers, numbers = pointer_params(body for _, _, body in bodies)
+    attrs: dict[str, AttrValue] = {}
+    if kernel.configs is not None:
+        attrs["autotuned"] = True
+        attrs["configs_total"] = total if kernel.configs else 0
+        if kernel.pruned:
+            attrs["configs_pruned"] = True
+    elif total > 1:
+        attrs["configs_total"] = total
+    if kernel.heuristics:
+        attrs["heuristics"] = tuple(kernel.heuristics)
+    if kernel.decorators:
+        attrs["decorators"] = kernel.decorators
+    return Kernel(
+        kernel.name,
+        kernel.func.module.place(kernel.func.node),
+        kernel.language,
+        _params(kernel, reading.interp, pointers, numbers),
+        how,
+        tuple(made),
+        attrs,
+    )
+
+
+def _shares(builder: Builder, other: variants.Spec, spec: variants.Spec) -> bool:
+    return other.bound == spec.bound and builder.agrees(spec.constants)
+
+
+def _lower_kernel(reading: Reading, kernel: KernelDef, spec: variants.Spec, helpers: set[int]) -> tuple[Builder, Body]:
+    builder = Builder(spec.constants)
+    device = Device(kernel.func.module, builder, reading.interp)
+    problem = ""
+    try:
+        device.kernel(kernel, spec.bound)
+    except TooLarge:
+        problem = f"kernel `{kernel.name}` has more operations than are analysed"
+    except RecursionError:
+        problem = f"kernel `{kernel.name}` is nested too deeply to be analysed"
+    place = kernel.func.module.place(kernel.func.node)
+    if problem:
+        builder.unresolved.append(Mention(kernel.name, "", problem, place))
+        if not any(one.text == problem for one in reading.problems):
+            reading.problems.append(Problem(place, problem, (kernel.name,)))
+    helpers.update(device.inlined)
+    return builder, builder.body()
+
+
+def _params(kernel: KernelDef, interp: Interp, pointers: frozenset[str], numbers: frozenset[str]) -> tuple[Param, ...]:
+    node = kernel.func.node
+    if isinstance(node, ast.Lambda):
+        return ()
+    given: dict[str, Constant] = {}
+    for name, default in defaults(kernel.func):
+        try:
+            value = interp.eval(default, {}, kernel.func.module)
+        except NotConstant:
+            continue
+        if value is None or isinstance(value, (bool, int, float, str)):
+            given[name] = value
+    found = []
+    for one in parameters(node):
+        constexpr = is_constexpr(one, kernel.func.module)
+        pointer = True if one.arg in pointers else (False if constexpr or one.arg in numbers else None)
+        found.append(Param(one.arg, constexpr, pointer, None, given.get(one.arg)))
+    return tuple(found)
+
+
+# code that does not run
+
+
+def _dead_mentions(reading: Reading, kernels: Iterable[Kernel]) -> tuple[Mention, ...]:
+    """Calls inside device functions that no kernel calls, and inside kernels that nothing launches."""
+    shown = {kernel.name: kernel.reach for kernel in kernels}
+    host = Host(reading.module, reading.interp, {})
+    for kernel in reading.kernels.values():
+        how = shown.get(kernel.name)
+        if how is Reach.DEAD:
+            host.mention_calls(kernel.func.node, "dead_code", f"nothing launches `{kernel.name}`")
+    return tuple(dict.fromkeys(host.b.mentions))

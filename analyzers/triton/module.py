@@ -1,0 +1,222 @@
+"""One Python file: what its names are bound to, and the files beside it that it imports."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from d2k.spec.facts import Place
+
+MAX_SIBLING_BYTES = 1_000_000
+MAX_SIBLINGS = 40
+
+ALIASES: Mapping[str, str] = {
+    "triton.language.core": "triton.language",
+    "triton.language.standard": "triton.language",
+    "triton.runtime.jit": "triton",
+    "triton.runtime.autotuner": "triton",
+    "triton.runtime": "triton",
+    "triton.tools.tensor_descriptor": "triton.tools",
+    "triton.experimental.gluon._runtime": "triton.experimental.gluon",
+    "triton.experimental.gluon.language._core": "triton.experimental.gluon.language",
+}
+"""Modules that define what another module exports, by the name that is used for both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """A name bound by an import. Relative imports start with their dots: `..utils.helper`."""
+
+    dotted: str
+
+
+Binding = Import | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr
+
+
+@dataclass(eq=False)
+class Module:
+    path: str
+    tree: ast.Module
+    library: Library
+    bindings: dict[str, Binding] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
+    rebound: set[str] = field(default_factory=set)
+    """Names that module-level code binds more than once to different things."""
+
+    def place(self, node: ast.AST) -> Place:
+        line: int = getattr(node, "lineno", 1)
+        end: int = getattr(node, "end_lineno", None) or line
+        return Place(self.path, line, end, getattr(node, "col_offset", 0))
+
+    @cached_property
+    def imports(self) -> dict[str, str]:
+        return {name: bound.dotted for name, bound in self.bindings.items() if isinstance(bound, Import)}
+
+    @cached_property
+    def functions(self) -> tuple[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, tuple[ast.AST, ...]], ...]:
+        """Every function with its qualified name and the definitions around it, in source order."""
+        return tuple(_functions(self.tree, "", ()))
+
+    @cached_property
+    def classes(self) -> dict[str, ast.ClassDef]:
+        return {name: bound for name, bound in self.bindings.items() if isinstance(bound, ast.ClassDef)}
+
+
+class Library:
+    """Files beside the analysed one, read when it imports them; a file that cannot be read counts as not given."""
+
+    def __init__(self, read: Callable[[Path], str | None] | None = None) -> None:
+        self._read = read or _read_text
+        self._modules: dict[Path, Module | None] = {}
+
+    def sibling(self, module: Module, dotted: str) -> Module | None:
+        """The module that `dotted`, as imported by `module`, names, if its file stands in the same folder tree."""
+        folder = Path(module.path).parent
+        names = dotted
+        if dotted.startswith("."):
+            names = dotted.lstrip(".")
+            for _ in range(len(dotted) - len(names) - 1):
+                folder = folder.parent
+        if not names:
+            return None
+        path = folder.joinpath(*names.split("."))
+        for candidate in (path.with_name(path.name + ".py"), path / "__init__.py"):
+            if candidate in self._modules:
+                return self._modules[candidate]
+            if len(self._modules) >= MAX_SIBLINGS:
+                return None
+            text = self._read(candidate)
+            if text is not None:
+                self._modules[candidate] = None
+                self._modules[candidate] = self._parse(candidate, text)
+                return self._modules[candidate]
+        return None
+
+    def loaded(self) -> tuple[Module, ...]:
+        return tuple(module for module in self._modules.values() if module is not None)
+
+    def _parse(self, path: Path, text: str) -> Module | None:
+        try:
+            return index(str(path), ast.parse(text), self)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_SIBLING_BYTES:
+            return None
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def index(path: str, tree: ast.Module, library: Library) -> Module:
+    """The module with its module-level names; of alternatives (`try`, `if`) the first one counts."""
+    module = Module(path, tree, library)
+    _bind(module, tree.body, alternative=False)
+    return module
+
+
+def canonical(dotted: str) -> str:
+    """One name for what several modules export: `triton.language.core.dot` is `triton.language.dot`."""
+    head, _, last = dotted.rpartition(".")
+    return f"{ALIASES[head]}.{last}" if head in ALIASES else dotted
+
+
+def import_bindings(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
+    """Local names and what they stand for; `*` for a star import."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            if alias.asname:
+                yield alias.asname, alias.name
+            else:
+                first = alias.name.partition(".")[0]
+                yield first, first
+        return
+    base = "." * node.level + (node.module or "")
+    for alias in node.names:
+        if alias.name == "*":
+            yield "*", base
+        else:
+            yield alias.asname or alias.name, f"{base}.{alias.name}" if base.strip(".") else base + alias.name
+
+
+def _bind(module: Module, body: list[ast.stmt], alternative: bool) -> None:
+    def bind(name: str, bound: Binding) -> None:
+        if name in module.bindings:
+            if alternative:
+                return
+            module.rebound.add(name)
+        module.bindings[name] = bound
+
+    for node in body:
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                for name, dotted in import_bindings(node):
+                    if name == "*":
+                        module.stars.append(dotted)
+                    else:
+                        bind(name, Import(dotted))
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                bind(node.name, node)
+            case ast.Assign():
+                for target in node.targets:
+                    _bind_target(bind, target, node.value)
+            case ast.AnnAssign() if node.value is not None:
+                _bind_target(bind, node.target, node.value)
+            case ast.AugAssign() if isinstance(node.target, ast.Name):
+                module.rebound.add(node.target.id)
+            case ast.Try():
+                _bind(module, node.body, alternative)
+                _bind(module, node.orelse, alternative)
+                for handler in node.handlers:
+                    _bind(module, handler.body, alternative=True)
+                _bind(module, node.finalbody, alternative)
+            case ast.If():
+                _bind(module, node.body, alternative)
+                _bind(module, node.orelse, alternative=True)
+            case ast.With():
+                _bind(module, node.body, alternative)
+            case ast.For() | ast.While():
+                for inner in ast.walk(node):
+                    if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                        module.rebound.add(inner.id)
+            case _:
+                pass
+
+
+def _bind_target(bind: Callable[[str, Binding], None], target: ast.expr, value: ast.expr) -> None:
+    if isinstance(target, ast.Name):
+        bind(target.id, value)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
+            for one, part in zip(target.elts, value.elts, strict=True):
+                _bind_target(bind, one, part)
+            return
+        for position, one in enumerate(target.elts):
+            if isinstance(one, ast.Name):
+                item = ast.Subscript(value=value, slice=ast.Constant(position), ctx=ast.Load())
+                bind(one.id, ast.fix_missing_locations(ast.copy_location(item, value)))
+
+
+def _functions(
+    node: ast.AST, prefix: str, around: tuple[ast.AST, ...]
+) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, tuple[ast.AST, ...]]]:
+    stack: list[tuple[ast.AST, str, tuple[ast.AST, ...]]] = [(node, prefix, around)]
+    while stack:
+        at, name, outer = stack.pop()
+        children: list[tuple[ast.AST, str, tuple[ast.AST, ...]]] = []
+        for child in ast.iter_child_nodes(at):
+            if isinstance(child, ast.expr):
+                continue
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                children.append((child, f"{name}{child.name}.", (*outer, child)))
+            else:
+                children.append((child, name, outer))
+        stack.extend(reversed(children))
+        if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield name[:-1], at, outer[:-1]

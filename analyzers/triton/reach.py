@@ -1,0 +1,73 @@
+"""Which host functions run: those that the entry point reaches, or all public ones where no entry is named."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from d2k.analyzers.triton.module import Module
+
+if TYPE_CHECKING:
+    from d2k.analyzers.triton.frontend import Lowered
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """`functions` run; `inside` are those whose operations also stand in the bodies of reached callers."""
+
+    functions: frozenset[str]
+    inside: frozenset[str]
+    entry: str = ""
+    problem: str = ""
+
+
+def reach(module: Module, functions: Sequence[Lowered], entry: str, kernels: frozenset[int]) -> Reached:
+    by_node = {id(one.func.node): one for one in functions}
+    if entry:
+        named = [one for one in functions if one.name == entry] or [
+            one for one in functions if one.name.rpartition(".")[2] == entry
+        ]
+        if not named:
+            public = sorted(one.name for one in functions if is_public(one.name))
+            known = ", ".join(public[:8]) or "none"
+            text = f"no function `{entry}` in this file; it has: {known}"
+            return Reached(frozenset(), frozenset(), entry, text)
+        roots = named
+    else:
+        inlined = {node for one in functions for node in one.host.inlined if node != id(one.func.node)}
+        free = [one for one in functions if id(one.func.node) not in inlined]
+        roots = [one for one in free if is_public(one.name) and not _is_secondary(one.func.node)] or free
+    reached = {one.name for one in roots}
+    inside: set[str] = set()
+    for one in roots:
+        for node in one.host.inlined:
+            if node in by_node and node != id(one.func.node):
+                name = by_node[node].name
+                reached.add(name)
+                if name.rpartition(".")[2] != "backward":
+                    inside.add(name)
+    return Reached(frozenset(reached), frozenset(inside - {one.name for one in roots}), entry)
+
+
+def is_public(name: str) -> bool:
+    """Neither private, nor a test or a reference implementation."""
+    parts = name.split(".")
+    if any(part.startswith("_") and not part.startswith("__") for part in parts):
+        return False
+    last = parts[-1]
+    return not (
+        last.startswith(("test_", "ref_", "reference_", "bench_", "benchmark"))
+        or last.endswith(("_ref", "_reference", "_test", "_benchmark"))
+        or last in ("test", "main", "reference", "ref")
+    )
+
+
+def _is_secondary(node: ast.AST) -> bool:
+    """Functions that only describe another one: shape functions of torch operators."""
+    decorators = getattr(node, "decorator_list", [])
+    return any(
+        isinstance(one, ast.Attribute) and one.attr in ("register_fake", "register_kernel", "register_vmap", "abstract")
+        for one in decorators
+    )
