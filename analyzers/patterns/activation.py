@@ -16,11 +16,14 @@ MAX_CONE = 400
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """`name` is gelu, silu or gate; `value` is the product that applies it, `argument` what it is a function of."""
+    """`name` is gelu, silu or gate; `value` is the product that applies it.
+
+    `variable` is what it is a function of: x, not the polynomial in x that GELU gives to its tanh.
+    """
 
     name: str
     value: int
-    argument: int
+    variable: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +113,10 @@ def _applied(view: BodyView, one: _Sigmoidal) -> Iterator[Activation]:
 def _activation(view: BodyView, one: _Sigmoidal, value: int, other: int, own: frozenset[int]) -> Activation:
     if not own & leaves(view, other):
         return Activation("gate", value, one.argument)
+    variable = max(set(_cone(view, one.argument)) & set(_cone(view, other)))
     curved = one.name == "erf" or _nonlinear(view, one.argument)
     quick = any(_close(view.fold(at), QUICK_GELU) for at in _cone(view, one.argument))
-    return Activation("gelu" if curved or quick else "silu", value, one.argument)
+    return Activation("gelu" if curved or quick else "silu", value, variable)
 
 
 def _close(constant: object, wanted: float) -> bool:
@@ -120,9 +124,11 @@ def _close(constant: object, wanted: float) -> bool:
 
 
 def _affine(view: BodyView, op: Op) -> bool:
-    """A conversion, or a sum or product with a constant."""
-    if op.kind in (Kind.CAST, Kind.SHAPE):
+    """A conversion, one of several versions, or a sum or product with a constant."""
+    if op.kind in (Kind.CAST, Kind.SHAPE, Kind.ITEM) or (op.kind is Kind.ASM and len(op.args) == 1):
         return True
+    if op.kind is Kind.PHI:
+        return op.name == "if"
     return (
         op.kind is Kind.ELEMENTWISE
         and op.name in ("add", "sub", "mul", "neg", "fma")
@@ -146,12 +152,16 @@ def _smooth(op: Op) -> bool:
     )
 
 
+def inner_arithmetic(view: BodyView, one: Activation) -> frozenset[int]:
+    """The operations that make up an activation, from its variable to the product that applies it."""
+    kinds = (Kind.ELEMENTWISE, Kind.CAST, Kind.SHAPE, Kind.PHI, Kind.ASM, Kind.ITEM)
+    return frozenset(at for at in view.walk(one.value, lambda op: op.kind in kinds) if at > one.variable)
+
+
 def leaves(view: BodyView, value: int) -> frozenset[int]:
     """What a value is an arithmetic function of: fetched, reduced, multiplied or carried values."""
     return frozenset(
-        at
-        for at in _cone(view, value)
-        if not _smooth(view.op(at)) and view.op(at).kind not in (Kind.CONST, Kind.PARAM)
+        at for at in _cone(view, value) if not _smooth(view.op(at)) and view.op(at).kind not in (Kind.CONST, Kind.PARAM)
     )
 
 

@@ -1,4 +1,5 @@
-"""Contractions, by matrix instructions or by sums of products, with their finished results and what is done with those."""
+"""Contractions, by matrix instructions or by sums of products, with their finished results and what is done
+with those."""
 
 from __future__ import annotations
 
@@ -112,9 +113,22 @@ def _moving(view: BodyView, accesses: tuple[int, ...]) -> frozenset[int]:
     )
 
 
-def region(view: BodyView, one: Contraction) -> frozenset[int]:
-    """What is made of a finished result up to its stores; its own growth, other products and reductions are left out."""
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """`live` are values that hold the accumulator or what was made of it; `work` those of them after its
+    growth ended."""
+
+    live: frozenset[int]
+    work: frozenset[int]
+
+
+NOTHING = Epilogue(frozenset(), frozenset())
+
+
+def epilogue(view: BodyView, one: Contraction) -> Epilogue:
+    """What is made of a finished result up to its stores; other products and reductions are left out."""
     data = flow(view)
+    growing = frozenset(at for other in contractions(view) if other.matrix for at in other.sums)
 
     def accepts(value: int, user: int) -> bool:
         return view.op(user).kind is not Kind.REDUCE and not _is_operand(view, value, user)
@@ -122,6 +136,6 @@ def region(view: BodyView, one: Contraction) -> frozenset[int]:
     made = set(data.spread(one.sums, accepts))
     stores = [store for store in data.outputs() if store in made]
     if not stores:
-        return frozenset()
-    wanted = set(data.back(stores))
-    return frozenset((made & wanted) - one.sums)
+        return NOTHING
+    live = frozenset(made & set(data.back(stores))) | one.sums
+    return Epilogue(live, live - growing - one.sums)

@@ -222,7 +222,9 @@ class Flow:
     def outputs(self) -> tuple[int, ...]:
         """Writes to memory outside the block, in program order."""
         kinds = (Kind.STORE, Kind.ATOMIC, Kind.COPY)
-        return tuple(sorted(value for kind in kinds for value in self._graph.by_kind.get(kind, ()) if self.is_output(value)))
+        return tuple(
+            sorted(value for kind in kinds for value in self._graph.by_kind.get(kind, ()) if self.is_output(value))
+        )
 
     def source_address(self, fetch: int) -> int:
         """The global address, array or descriptor that a fetch reads."""

@@ -81,8 +81,8 @@ def where(view: BodyView, access: int) -> tuple[int, ...]:
     op = view.op(access)
     match op.kind:
         case Kind.LOAD:
-            # (address, mask, indices…)
-            return op.args[:1] + op.args[2:]
+            # (address, mask, indices…), or (address, mask, what masked elements are)
+            return op.args[:1] if op.attrs.get("other") else op.args[:1] + op.args[2:]
         case Kind.STORE | Kind.ATOMIC:
             # (address, value, mask, indices…)
             return op.args[:1] + op.args[3:]

@@ -54,7 +54,9 @@ def _extents(view: BodyView, value: int, a: int, b: int) -> tuple[int | None, in
     op = view.op(value)
     named = tuple(op.attrs.get(word) for word in ("m", "n", "k"))
     known = [one if isinstance(one, int) and not isinstance(one, bool) else None for one in named]
-    shapes = [view.dims(at) if at != NONE else None for at in (value, a, b)]
+    accumulator = op.args[2] if len(op.args) > 2 else NONE
+    result = view.dims(value) or (view.dims(accumulator) if accumulator != NONE else None)
+    shapes = [result, *(view.dims(at) if at != NONE else None for at in (a, b))]
     guesses = (
         (_last(shapes[0], 2), _last(shapes[1], 2)),
         (_last(shapes[0], 1), _last(shapes[2], 1)),

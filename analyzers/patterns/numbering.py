@@ -1,7 +1,9 @@
 """Value numbering: operations that compute the same get the same number, wherever they stand.
 
-Loop variables that run over equal ranges count as equal, and so do pointers that equal loops advance by equal steps: two sweeps
-over a row visit the same elements. `index` polynomials say what an address or an index is as a sum of products of numbers.
+Loop variables that run over equal ranges count as equal, and so do pointers that equal loops advance by equal
+steps: two sweeps
+over a row visit the same elements. `index` polynomials say what an address or an index is as a sum of products
+of numbers.
 Compile-time parameters stay symbols, so that the variants of a kernel share their numbering.
 """
 
@@ -21,7 +23,7 @@ Polynomial = Mapping[Monomial, int]
 
 MAX_MONOMIALS = 256
 
-COMMUTATIVE = frozenset("add mul min max and or xor eq ne".split())
+COMMUTATIVE = frozenset(["add", "mul", "min", "max", "and", "or", "xor", "eq", "ne"])
 
 PURE = frozenset(
     {

@@ -6,16 +6,16 @@ A conversion of the result alone is part of any store. Work on products that fee
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
-from d2k.analyzers.patterns.activation import activations
+from d2k.analyzers.patterns.activation import activations, inner_arithmetic
 from d2k.analyzers.patterns.addresses import indices
-from d2k.analyzers.patterns.contraction import Contraction, contractions, region
+from d2k.analyzers.patterns.contraction import Contraction, Epilogue, contractions, epilogue
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.spec.facts import NONE, Kind, Op
+from d2k.spec.facts import NONE, Kind
 from d2k.spec.finding import Status
 
 TEXTS = {
@@ -41,17 +41,17 @@ class _Work:
 
 
 def detect(kernel: KernelView) -> Detection:
-    found: list[Match] = []
+    done: list[tuple[Contraction, tuple[_Work, ...]]] = []
     bare = NONE
     for one in contractions(kernel):
-        inside = region(kernel, one)
-        work = tuple(_work(kernel, one, inside)) if inside else tuple(_statistics(kernel, one))
+        after = epilogue(kernel, one)
+        work = (*_work(kernel, after), *_statistics(kernel, one))
         if any(each.word != "cast" for each in work):
-            found.append(_match(kernel, one, work))
-        elif inside:
+            done.append((one, work))
+        elif after.work:
             bare = one.value
-    if found:
-        return _merged(found)
+    if done:
+        return (_match(kernel, done),)
     if bare != NONE:
         evidence = (Evidence(kernel.place(bare), "product"),)
         return Miss(detail="the accumulators are stored as they are", evidence=evidence)
@@ -60,34 +60,19 @@ def detect(kernel: KernelView) -> Detection:
     return Miss(detail="no matrix product")
 
 
-def _work(kernel: KernelView, one: Contraction, inside: frozenset[int]) -> Iterator[_Work]:
-    applied = [each for each in activations(kernel) if each.value in inside]
+def _work(kernel: KernelView, after: Epilogue) -> Iterator[_Work]:
+    applied = [each for each in activations(kernel) if each.value in after.work]
     for each in applied:
         yield _Work(each.name, each.value)
     # the arithmetic inside an activation is no bias or scale of its own
-    own = frozenset(at for each in applied for at in _between(kernel, each.argument, each.value))
-    for value in sorted(inside - own):
-        word = _word(kernel, value, inside | one.sums, inside)
+    own = frozenset(at for each in applied for at in inner_arithmetic(kernel, each))
+    for value in sorted(after.work - own):
+        word = _word(kernel, value, after.live)
         if word is not None:
             yield _Work(word, value)
-    yield from _statistics(kernel, one)
 
 
-def _between(kernel: KernelView, argument: int, value: int) -> frozenset[int]:
-    data = flow(kernel)
-    smooth = frozenset(data.back((value,), lambda op: op.kind in (Kind.ELEMENTWISE, Kind.CAST, Kind.SHAPE, Kind.ASM)))
-    base = frozenset(
-        data.back((argument,), lambda op: op.kind in (Kind.CAST, Kind.SHAPE) or _by_constant(kernel, op))
-    )
-    start = frozenset(data.forward(base, lambda op: op.kind is not Kind.MMA))
-    return (smooth & start) | {value}
-
-
-def _by_constant(kernel: KernelView, op: Op) -> bool:
-    return op.kind is Kind.ELEMENTWISE and any(isinstance(kernel.fold(arg), (int, float)) for arg in op.args)
-
-
-def _word(kernel: KernelView, value: int, live: frozenset[int], inside: frozenset[int]) -> str | None:
+def _word(kernel: KernelView, value: int, live: frozenset[int]) -> str | None:
     """What an operation of the epilogue does with the accumulator; None if it only moves or selects it."""
     op = kernel.op(value)
     if op.kind is Kind.CAST:
@@ -111,10 +96,18 @@ def _word(kernel: KernelView, value: int, live: frozenset[int], inside: frozense
                 return "mul" if len({kernel.strip(arg) for arg in op.args}) == 2 else ""
             if all(kernel.fold(arg) == 1 for arg in others):
                 return None
-            return "mul" if any(_operand(kernel, arg) == "tile" for arg in others) else "scale"
+            return (
+                "mul" if any(_operand(kernel, arg) == "tile" or _is_product(kernel, arg) for arg in others) else "scale"
+            )
         case "max" | "min" | "clamp" | "exp" | "exp2" | "log" | "sqrt" | "rsqrt" | "tanh" | "erf" | "sigmoid":
             return ""
     return None
+
+
+def _is_product(kernel: KernelView, value: int) -> bool:
+    """Another accumulator, not a statistic of one."""
+    data = flow(kernel)
+    return any(kernel.op(at).kind is Kind.MMA for at in data.back((value,), lambda op: op.kind is not Kind.REDUCE))
 
 
 def _operand(kernel: KernelView, value: int) -> str:
@@ -154,22 +147,18 @@ def _statistics(kernel: KernelView, one: Contraction) -> Iterator[_Work]:
             return
 
 
-def _match(kernel: KernelView, one: Contraction, work: tuple[_Work, ...]) -> Match:
-    words = tuple(sorted({each.word for each in work} - {""}))
-    shown = [each for each in work if each.word != "cast"][:3]
+def _match(kernel: KernelView, done: list[tuple[Contraction, tuple[_Work, ...]]]) -> Match:
+    """One match for the kernel: what all its accumulators go through before they are stored."""
+    words = tuple(sorted({each.word for _, work in done for each in work} - {""}))
+    first = {each.word: each for _, work in reversed(done) for each in reversed(work) if each.word != "cast"}
     evidence = (
-        Evidence(kernel.place(one.value), "product"),
-        *(Evidence(kernel.place(each.value), f"{TEXTS.get(each.word, 'works on')} (accumulator)") for each in shown),
+        Evidence(kernel.place(done[0][0].value), "product"),
+        *(
+            Evidence(kernel.place(each.value), f"{TEXTS.get(word, 'works on')} (accumulator)")
+            for word, each in first.items()
+        ),
     )
-    return Match(evidence, {"ops": words})
-
-
-def _merged(found: Iterable[Match]) -> tuple[Match, ...]:
-    """One match for each set of operations."""
-    kept: dict[object, Match] = {}
-    for one in found:
-        kept.setdefault(one.attributes["ops"], one)
-    return tuple(kept.values())
+    return Match(evidence[:4], {"ops": words})
 
 
 EXAMPLES: tuple[Example, ...] = ()

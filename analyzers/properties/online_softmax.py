@@ -1,4 +1,5 @@
-"""Online softmax: while a loop walks the blocks of a row, it carries the running maximum and the running sum of exponentials,
+"""Online softmax: while a loop walks the blocks of a row, it carries the running maximum and the running sum
+of exponentials,
 and multiplies what it has gathered so far by exp(old maximum - new maximum). No whole row of scores is ever held.
 
 A maximum over a whole row that is known before the exponentials are taken is not online, however fused.

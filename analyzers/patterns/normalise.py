@@ -1,0 +1,68 @@
+"""Data transformed by statistics of itself: which fetched data, which statistics, and whether it is fetched
+again for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from d2k.analyzers.core.view import BodyView
+from d2k.analyzers.patterns.addresses import memory_of
+from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.statistics import Statistic, statistics
+from d2k.spec.facts import Kind, Op
+
+
+@dataclass(frozen=True, slots=True)
+class Transformed:
+    """`value` combines data of `fetch` with `statistic`, which was taken of the same array.
+
+    `again` says that the statistic was taken of another fetch of that array.
+    """
+
+    statistic: Statistic
+    value: int
+    fetch: int
+    again: bool
+
+
+def transformed(view: BodyView) -> Iterator[Transformed]:
+    """Every combination of fetched data with statistics of the same array that reaches memory outside the block."""
+    data = flow(view)
+    written = frozenset(data.back(data.outputs()))
+    for one in statistics(view):
+        arrays = {root for fetch in one.fetches for root in memory_of(view, fetch)}
+        inside = frozenset(data.back((one.value,), lambda op: op.kind is not Kind.MMA))
+        for value in sorted(data.forward((one.value,), _derives)):
+            op = view.op(value)
+            if op.kind is not Kind.ELEMENTWISE or value not in written or value in inside or len(op.args) < 2:
+                continue
+            for fetch in _raw(view, op):
+                if set(memory_of(view, fetch)) & arrays:
+                    yield Transformed(one, value, fetch, fetch not in one.fetches)
+
+
+def _derives(op: Op) -> bool:
+    """What a statistic becomes before it meets the data: a reciprocal, a square root, a scale."""
+    return op.kind in (
+        Kind.ELEMENTWISE,
+        Kind.CAST,
+        Kind.SHAPE,
+        Kind.PHI,
+        Kind.ITEM,
+        Kind.SHUFFLE,
+        Kind.LOAD,
+        Kind.REDUCE,
+        Kind.REDUX,
+    )
+
+
+def _raw(view: BodyView, op: Op) -> tuple[int, ...]:
+    """Fetches behind the operands of an operation, not through any reduction."""
+    data = flow(view)
+    found = [fetch for arg in op.args if arg >= 0 for fetch in data.fetches(arg, _elementwise)]
+    return tuple(dict.fromkeys(found))
+
+
+def _elementwise(op: Op) -> bool:
+    return op.kind not in (Kind.REDUCE, Kind.SCAN, Kind.MMA, Kind.REDUX, Kind.SHUFFLE)

@@ -1,0 +1,198 @@
+"""How many results each fetched element serves before it is fetched again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from d2k.analyzers.core.view import BodyView
+from d2k.analyzers.patterns.contraction import Contraction, accumulation, contractions
+from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.loops import moves, trip_count, where
+from d2k.analyzers.patterns.matmul import Product, products
+from d2k.analyzers.patterns.rope import rotations, tables
+from d2k.spec.facts import NONE, Kind, Op
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """`fetch` serves `consumers` results each (None if that depends on what is not known), because of `use`."""
+
+    fetch: int
+    consumers: int | None
+    use: int
+    how: str
+
+
+def reuses(view: BodyView) -> tuple[Reuse, ...]:
+    """Every fetch that serves more than one result, in program order."""
+    found = (*_matrix(view), *_dots(view), *_tables(view), *_copies(view), *_neighbours(view))
+    return tuple(sorted(found, key=lambda one: (one.fetch, one.use)))
+
+
+def _matrix(view: BodyView) -> Iterator[Reuse]:
+    """An element of an operand meets all columns, or all rows, of the other."""
+    served: dict[int, dict[frozenset[int], tuple[int | None, int]]] = {}
+    for one in products(view):
+        sums = accumulation(view, one.value)
+        for fetches, extent in ((one.a_fetches, _columns(view, one)), (one.b_fetches, _rows(view, one))):
+            for fetch in fetches:
+                if extent != 1:
+                    times = None if extent is None else _again(view, fetch, one.value, extent)
+                    served.setdefault(fetch, {}).setdefault(sums, (times, one.value))
+    for fetch, uses in served.items():
+        extents = [extent for extent, _ in uses.values()]
+        known = [extent for extent in extents if extent is not None]
+        total = sum(known) if len(known) == len(extents) else None
+        use = next(iter(uses.values()))[1]
+        accumulators = f"{len(uses)} accumulators" if len(uses) > 1 else "one product"
+        yield Reuse(fetch, total, use, f"multiplied in {accumulators}")
+
+
+def _columns(view: BodyView, one: Product) -> int | None:
+    return _block_extent(view, one, one.b, one.a, one.n)
+
+
+def _rows(view: BodyView, one: Product) -> int | None:
+    return _block_extent(view, one, one.a, one.b, one.m)
+
+
+def _block_extent(view: BodyView, one: Product, other: int, own: int, instruction: int | None) -> int | None:
+    """Rows (or columns) of the whole block's tile: those of the instruction, or of the array the other operand
+    is kept in."""
+    if view.op(one.value).attrs.get("instr", "any") in ("any", None):
+        return instruction
+    theirs, ours = _kept_in(view, other), _kept_in(view, own)
+    if theirs is None or ours is None:
+        return None
+    # tiles [rows, depth] and [columns, depth] in any order: the depth is what both have
+    depth = next((dim for dim in sorted(theirs, reverse=True) if dim in ours), None)
+    if depth is None:
+        return None
+    left = list(theirs)
+    left.remove(depth)
+    return prod(left) if left else None
+
+
+def _kept_in(view: BodyView, operand: int) -> tuple[int, ...] | None:
+    """Shape of the shared array behind an operand, without a leading dimension of stages."""
+    if operand == NONE:
+        return None
+    data = flow(view)
+    for at in data.back((operand,), lambda op: op.kind is not Kind.MMA):
+        op = view.op(at)
+        arrays = (
+            data.arrays(op.args[0]) if op.kind is Kind.LOAD and op.args else ((at,) if op.kind is Kind.ALLOC else ())
+        )
+        for array in arrays:
+            dims = view.dims(array)
+            if view.op(array).attrs.get("space") == "shared" and dims and None not in dims and len(dims) >= 2:
+                return tuple(dim for dim in dims[-2:] if dim is not None)
+    return None
+
+
+def _dots(view: BodyView) -> Iterator[Reuse]:
+    """Sums of products without a matrix instruction: an operand is broadcast, or meets several vectors."""
+    uses: dict[int, list[tuple[Contraction, int | None]]] = {}
+    for one in contractions(view):
+        if one.matrix:
+            continue
+        for fetch in one.fetches:
+            uses.setdefault(fetch, []).append((one, _fan_out(view, fetch, one.value)))
+    for fetch, found in uses.items():
+        total = None if any(times is None for _, times in found) else sum(times or 0 for _, times in found)
+        if total is None or total >= 2:
+            yield Reuse(fetch, total, found[0][0].value, "meets several vectors")
+
+
+def _fan_out(view: BodyView, fetch: int, product: int) -> int | None:
+    """By how much the product has more elements than the fetched tile, and how often inner loops use it again."""
+    whole, own = view.dims(product), view.dims(fetch)
+    times = 1
+    if whole and own is not None:
+        if None in whole or None in own:
+            return None
+        times = max(1, prod(dim or 1 for dim in whole) // max(1, prod(dim or 1 for dim in own)))
+    return _again(view, fetch, product, times)
+
+
+def _again(view: BodyView, fetch: int, use: int, times: int) -> int | None:
+    """`times`, multiplied by the iterations of loops around the use that the fetch stands outside of."""
+    around = view.loops_of(fetch)
+    for loop in view.loops_of(use):
+        if loop not in around:
+            trips = trip_count(view, loop)
+            if trips is None:
+                return None
+            times *= trips
+    return times
+
+
+def _tables(view: BodyView) -> Iterator[Reuse]:
+    """A cosine or sine row that turns several heads."""
+    for one in rotations(view):
+        for fetch in tables(view, one):
+            times = _fan_out(view, fetch, one.value)
+            if times is None or times >= 2:
+                yield Reuse(fetch, times, one.value, "turns several vectors")
+
+
+def _copies(view: BodyView) -> Iterator[Reuse]:
+    """A fetched tile that is stored to several places of one array."""
+    data = flow(view)
+    stores: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for store in data.outputs():
+        if view.op(store).kind is Kind.ATOMIC or len(view.op(store).args) < 2:
+            continue
+        for fetch in data.fetches(view.op(store).args[1], lambda op: op.kind in (Kind.CAST, Kind.SHAPE)):
+            target = data.memory(view.op(store).args[0])
+            stores.setdefault((fetch, target), []).append(store)
+    for (fetch, _), found in stores.items():
+        times = 0
+        unknown = False
+        for store in found:
+            again = _again(view, fetch, store, 1)
+            moving = [
+                loop
+                for loop in view.loops_of(store)
+                if loop not in view.loops_of(fetch)
+                and any(moves(view, arg, loop) for arg in where(view, store) if arg >= 0)
+            ]
+            unknown = unknown or again is None
+            times += (again or 1) if moving or again == 1 else 1
+        if times >= 2 or (unknown and found):
+            yield Reuse(fetch, None if unknown else times, found[0], "stored to several places")
+
+
+def _neighbours(view: BodyView) -> Iterator[Reuse]:
+    """A tile in shared memory, or a window of registers, from which each element is read at several distances."""
+    data = flow(view)
+    for array, loads in data.loads.items():
+        if view.op(array).attrs.get("space") != "shared":
+            continue
+        fetched = [at for source in data.written(array) for at in data.fetches(source, _moved)]
+        if not fetched:
+            continue
+        places = {_offset(view, load) for load in loads if view.op(load).kind is Kind.LOAD}
+        bases = {base for base, _ in places}
+        if len(bases) == 1 and len(places) >= 2:
+            yield Reuse(fetched[0], len(places), loads[0], "read at several distances")
+
+
+def _moved(op: Op) -> bool:
+    return op.kind in (Kind.CAST, Kind.SHAPE, Kind.PHI, Kind.LOAD) or (
+        op.kind is Kind.ELEMENTWISE and op.name == "where"
+    )
+
+
+def _offset(view: BodyView, load: int) -> tuple[object, object]:
+    """The indices of an access as what moves and the constant distances from it."""
+    from d2k.analyzers.patterns.addresses import place_polynomials
+
+    moving: list[object] = []
+    constant: list[int] = []
+    for polynomial in place_polynomials(view, load):
+        moving.append(frozenset((m, c) for m, c in polynomial.items() if m))
+        constant.append(polynomial.get((), 0))
+    return tuple(moving), tuple(constant)

@@ -1,0 +1,122 @@
+"""Single-pass statistics: what a transformation must know of its data (moments, maxima, dot products) is
+gathered while the
+same data is on chip; the source fetches no element a second time to transform it.
+
+A reduction whose result is all that is wanted transforms nothing and needs no second pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
+from d2k.analyzers.core.view import KernelView
+from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.loops import arithmetic, where
+from d2k.analyzers.patterns.normalise import Transformed, transformed
+from d2k.analyzers.patterns.skipping import touching_tiles
+from d2k.analyzers.patterns.softmax import running_softmaxes
+from d2k.analyzers.patterns.statistics import statistics
+from d2k.spec.facts import NONE, Kind
+from d2k.spec.finding import FoundValue, Status
+
+GROUP = 256
+"""Elements that share a scale at most; longer blocks that lie one after the other are rows."""
+
+WORDS = {"sum": "sum", "sumsq": "sumsq", "dot": "dot", "max": "max", "amax": "amax", "expsum": "sum"}
+
+
+def detect(kernel: KernelView) -> Detection:
+    running = tuple(_online(kernel))
+    if running:
+        return running
+    found = tuple(transformed(kernel))
+    again = [one for one in found if one.again]
+    if again:
+        one = again[0]
+        name = kernel.pointer(flow(kernel).source_address(one.fetch)) or "the data"
+        return Miss(
+            detail=f"{name} is fetched again to be transformed by its own statistics",
+            evidence=(
+                Evidence(kernel.place(one.statistic.value), "statistic"),
+                Evidence(kernel.place(one.fetch), "second fetch of the same data"),
+            ),
+        )
+    if found:
+        return (_match(kernel, found),)
+    if statistics(kernel):
+        place = kernel.place(statistics(kernel)[0].value)
+        return Miss(detail="no data is transformed by its own statistics", evidence=(Evidence(place, "reduction"),))
+    return Miss(detail="no statistic is taken")
+
+
+def _match(kernel: KernelView, found: tuple[Transformed, ...]) -> Match:
+    words = {WORDS[kind] for one in found for kind in one.statistic.kinds}
+    attributes: dict[str, FoundValue] = {"stat": tuple(sorted(words))}
+    undecided: dict[str, str] = {}
+    attributes["method"] = _method(kernel, found)
+    first = found[0]
+    evidence = (
+        Evidence(kernel.place(first.fetch), "the only fetch of the data"),
+        Evidence(kernel.place(first.statistic.value), f"{', '.join(sorted(words))} of it"),
+        Evidence(kernel.place(first.value), "transforms the same data"),
+    )
+    return Match(evidence, attributes, undecided)
+
+
+def _method(kernel: KernelView, found: Iterable[Transformed]) -> str:
+    """online: a loop carries the statistic while it transforms; blockwise: each group of a row has its own;
+    else row_cached."""
+    methods = {_one_method(kernel, one) for one in found}
+    return next(word for word in ("online", "row_cached", "blockwise") if word in methods)
+
+
+def _one_method(kernel: KernelView, one: Transformed) -> str:
+    op = kernel.op(one.statistic.value)
+    if op.kind is Kind.SCAN or (op.kind is Kind.ELEMENTWISE and kernel.op(one.value).loop == op.loop != -1):
+        return "online"
+    return "blockwise" if _is_group(kernel, one) else "row_cached"
+
+
+def _is_group(kernel: KernelView, one: Transformed) -> bool:
+    """The reduction leaves several groups of one fetched row, or covers a block of neighbours whose number the
+    block index counts."""
+    op = kernel.op(one.statistic.value)
+    if op.kind is not Kind.REDUCE or not op.args:
+        return False
+    if any(_counts_groups(kernel, place) for place in where(kernel, one.fetch) if place != NONE):
+        return True
+    axis = op.attrs.get("axis")
+    operand = op.args[0]
+    reshaped = [
+        at
+        for at in kernel.walk(operand, lambda inner: inner.kind in (Kind.ELEMENTWISE, Kind.CAST, Kind.SHAPE))
+        if kernel.op(at).kind is Kind.SHAPE and kernel.op(at).name == "reshape"
+    ]
+    return bool(reshaped) and axis is not None
+
+
+def _counts_groups(kernel: KernelView, place: int) -> bool:
+    """A block's elements are the neighbours of the previous block's: `group * 128 + arange(128)`."""
+    sizes = [
+        dim for at in kernel.walk(place, arithmetic) if kernel.op(at).kind is Kind.ARANGE for dim in kernel.op(at).args
+    ]
+    return bool(touching_tiles(kernel, place)) and all((kernel.fold_int(size) or 0) <= GROUP for size in sizes)
+
+
+def _online(kernel: KernelView) -> Iterable[Match]:
+    for one in running_softmaxes(kernel):
+        if one.factors and one.accumulators:
+            stat: tuple[str, ...] = ("max", "sum") if one.sums else ("max",)
+            evidence = (
+                Evidence(kernel.place(one.maximum.update), "running maximum"),
+                Evidence(
+                    kernel.place(one.accumulators[0].product), "results so far are rescaled, no data is fetched again"
+                ),
+            )
+            yield Match(evidence, {"stat": stat, "method": "online"})
+            return
+
+
+EXAMPLES: tuple[Example, ...] = ()
+_ = Status
