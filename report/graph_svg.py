@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from importlib.resources import files
-from xml.sax.saxutils import escape, quoteattr
 
 from d2k.report.graph_layout import NODE_HEIGHT, NODE_WIDTH, Box, Edge, Layout, Node, layout
-from d2k.report.layout import clean, cut, wrap
+from d2k.report.layout import clean, cut, link_to, wrap
 from d2k.report.paint import MARKS
 from d2k.spec.audit import Verdict
 
@@ -65,8 +65,9 @@ def _path(edge: Edge, verdicts: Mapping[str, Verdict]) -> str:
         path.append(f"C{_number(x)} {middle} {_number(next_x)} {middle} {_number(next_x)} {_number(next_y)}")
         x, y = next_x, next_y
     blocked = verdicts.get(edge.upper) in (Verdict.MISSING, Verdict.CONTRADICTED)
-    ends = f"data-from={quoteattr(clean(edge.lower))} data-to={quoteattr(clean(edge.upper))}"
-    return f'<path class="edge{" blocked" if blocked else ""}" {ends} marker-start="url(#graph-arrow)" d="{" ".join(path)}"/>'
+    ends = f"data-from={_quoted(clean(edge.lower))} data-to={_quoted(clean(edge.upper))}"
+    kind = "edge blocked" if blocked else "edge"
+    return f'<path class="{kind}" {ends} marker-start="url(#graph-arrow)" d="{" ".join(path)}"/>'
 
 
 def _node(node: Node, box: Box, verdicts: Mapping[str, Verdict] | None, standalone: bool) -> Iterator[str]:
@@ -75,11 +76,11 @@ def _node(node: Node, box: Box, verdicts: Mapping[str, Verdict] | None, standalo
     words = f"{node.level} {name}" + (f", {verdict.replace('_', ' ')}" if verdict is not None else "")
     words += f": {clean(node.title)}"
     mark = f"{MARKS[verdict]} " if verdict is not None else ""
-    group = f"class={quoteattr('node ' + (verdict or 'plain'))} data-item={quoteattr(name)}"
+    group = f"class={_quoted('node ' + (verdict or 'plain'))} data-item={_quoted(name)}"
     if standalone:
         yield f"<g {group}>"
     else:
-        yield f"<a {group} href={quoteattr('#item-' + name)} aria-label={quoteattr(words)}>"
+        yield f"<a {group} href={_quoted(link_to(node.id))} aria-label={_quoted(words)}>"
     yield f"<title>{escape(words)}</title>"
     yield (
         f'<rect x="{_number(box.x)}" y="{_number(box.y)}" width="{_number(NODE_WIDTH)}"'
@@ -90,6 +91,10 @@ def _node(node: Node, box: Box, verdicts: Mapping[str, Verdict] | None, standalo
     for index, line in enumerate(wrap(clean(node.title), _TITLE_COLUMNS, 2)):
         yield f'<text class="title" x="{x}" y="{_number(box.y + 36 + 14 * index)}">{escape(line)}</text>'
     yield "</g>" if standalone else "</a>"
+
+
+def _quoted(text: str) -> str:
+    return f'"{escape(text)}"'
 
 
 def _number(value: float) -> str:

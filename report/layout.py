@@ -6,15 +6,33 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import PurePath
 from unicodedata import combining, east_asian_width
+from urllib.parse import quote
 
 from d2k.spec.finding import Evidence
 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
 
 def clean(text: str) -> str:
     """Text on one line, without characters that move a terminal's cursor or turn the direction of writing."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.expandtabs(4)).encode("utf-8", "replace").decode("utf-8")
+
+
+def source_lines(text: str) -> list[str]:
+    """Lines as Python and C++ count them: ended by a line feed, a carriage return or both."""
+    return _LINE_END.split(text)
+
+
+def anchor(identifier: str) -> str:
+    """The name of an item's place in a page."""
+    return f"item-{clean(identifier)}"
+
+
+def link_to(identifier: str) -> str:
+    """An address of an item's place, inside its page."""
+    return f"#{quote(anchor(identifier))}"
 
 
 def cells(text: str) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 from submissions import absent, evidence, joined, kernel, present, report, task, unknown
 
 from d2k.analyzers.audit import audit
 from d2k.spec.audit import Audit
 from d2k.spec.check import And, Check, Filter, Op, Term
-from d2k.spec.finding import FileReport, GuardFinding, Reason
+from d2k.spec.finding import FileReport, GuardFinding, Reason, Why
 from d2k.spec.guidance import Item
 from d2k.spec.task import Task
 from d2k.spec.vocabulary import Level
@@ -137,3 +138,25 @@ def example_report() -> FileReport:
 
 def example_audit(target: str = "sm_100a") -> Audit:
     return audit(example_task(), (example_report(),), (), target)
+
+
+def hostile_audit(text: str) -> Audit:
+    """The example with a stranger's text wherever one can stand."""
+    example = example_audit()
+    places = (evidence(1, text, text),)
+    items = tuple(
+        msgspec.structs.replace(
+            one,
+            id=f"{one.id}{text}",
+            title=text,
+            check=text,
+            fact=text,
+            requires=(),
+            evidence=places,
+            reasons=(Why(Reason.NO_TRACE, text, places),),
+        )
+        for one in example.items
+    )
+    return msgspec.structs.replace(
+        example, items=items, files=(text,), task=text, tool=text, problems=(Why(Reason.NO_TRACE, text, places),)
+    )

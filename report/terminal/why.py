@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from d2k.report.layout import clean, cut, number, place, short_paths, wrap
+from d2k.report.layout import clean, cut, number, place, short_paths, source_lines, wrap
 from d2k.report.paint import MARKS, Paint
 from d2k.spec.audit import Audit, ItemAudit, TermAudit
 from d2k.spec.finding import Evidence, Status
@@ -85,11 +85,11 @@ def _evidence(
 
 
 def _source(one: Evidence, text: str, paint: Paint, width: int) -> Iterator[str]:
-    lines = text.split("\n")
+    lines = source_lines(text)
     last = min(one.end_line, one.line + _MOST_LINES - 1, len(lines))
     gutter = len(str(last))
     for line in range(max(one.line, 1), last + 1):
-        source = cut(clean(lines[line - 1][: 4 * width].rstrip("\r")), width - 9 - gutter)
+        source = cut(clean(lines[line - 1][: 4 * width]), width - 9 - gutter)
         yield f"      {paint.dim(f'{line:>{gutter}} |')} {source}".rstrip()
     if last < one.end_line and last == one.line + _MOST_LINES - 1:
         yield f"      {paint.dim(' ' * gutter + ' | …')}"

@@ -1,0 +1,1 @@
+"""The audit as one self-contained page."""
