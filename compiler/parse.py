@@ -20,6 +20,7 @@ from d2k.compiler.recover import Recovery, Stacks
 from d2k.compiler.source import Source, Span, read
 from d2k.compiler.structure import structure_errors
 from d2k.compiler.syntax import Comment, File
+from d2k.compiler.tables import tables
 
 MAX_DEPTH = 100
 """Deepest nesting of an expression or a check. What walks the tree recursively relies on it."""
@@ -44,8 +45,40 @@ class Parsed(msgspec.Struct, frozen=True):
     lost: frozenset[str]
 
 
+_NESTING = frozenset(
+    [
+        "expr",
+        "disjunct",
+        "conjunct",
+        "negated",
+        "comparison",
+        "sum",
+        "product",
+        "unary",
+        "power",
+        "postfix",
+        "atom",
+        "call_arguments",
+        "arguments",
+        "argument",
+        "expressions",
+        "check",
+        "conjunction",
+        "guard",
+        "term",
+        "filters",
+        "filter",
+        "filter_values",
+        "filter_value",
+    ]
+)
+"""Nonterminals whose nodes may contain each other."""
+
+
 class _Action(msgspec.Struct, frozen=True):
-    """A rule, prepared for the loop. `kind` is one of the numbers below."""
+    """A rule, prepared for the loop. `kind` is one of the numbers below; `nests` says whether its node counts for the
+    depth.
+    """
 
     kind: int
     length: int
@@ -53,6 +86,7 @@ class _Action(msgspec.Struct, frozen=True):
     name: str
     only: int
     plan: tuple[int | None, ...]
+    nests: bool
 
 
 _PASS, _GATHER, _BUILD = range(3)
@@ -61,10 +95,12 @@ _PASS, _GATHER, _BUILD = range(3)
 @cache
 def _actions() -> tuple[_Action, ...]:
     actions = []
+    names = tables().symbols
     for rule in automaton().rules:
         kind = _PASS if rule.action == "" else _GATHER if rule.action.startswith("_") else _BUILD
         only = rule.plan[0] if kind == _PASS else None
-        actions.append(_Action(kind, rule.length, rule.origin, rule.action, only or 0, rule.plan))
+        nests = names[rule.origin] in _NESTING
+        actions.append(_Action(kind, rule.length, rule.origin, rule.action, only or 0, rule.plan, nests))
     return tuple(actions)
 
 
@@ -155,7 +191,10 @@ def _run(builder: Builder, stacks: Stacks, recovery: Recovery) -> File:
             elif kind == _GATHER:
                 value = _gather(action.plan, parts)
             else:
-                depth += 1 if not action.name.startswith("chain") else len(parts[1]) // 2 + 1
+                if action.nests:
+                    depth += len(parts[1]) // 2 if action.name == "chain_left" else 1
+                else:
+                    depth = 0
                 method = methods[~move]
                 assert method is not None
                 value = method(Span(start, end, source), *_arguments(action.plan, parts))

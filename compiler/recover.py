@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -168,6 +168,12 @@ def _blocks() -> _Blocks:
     heads = {number[one.upper()]: one for one in ("task", "property", "pattern", "guidance", "cost")}
     heads |= {number["LEVEL"]: "item", number["WORKLOAD"]: "workload", number["TOLERANCE"]: "tolerance"}
     return _Blocks(statements, frozenset().union(*statements.values()), heads)
+
+
+@cache
+def _statement_words(block: str) -> tuple[str, ...]:
+    numbers = _blocks().statements.get(block, frozenset())
+    return tuple(word for word, number in lexicon().words.items() if number in numbers)
 
 
 class _Block(msgspec.Struct, frozen=True):
@@ -476,7 +482,8 @@ class Recovery:
         if kind != "NAME":
             return None
         word = self._text(index)
-        meant = _meant(word, [one for one in self._keywords() if self._fits_then(one.upper(), index + 1, 2)])
+        behind = 1 if self._first_on_line(index) else 2
+        meant = _meant(word, [one for one in self._keywords() if self._fits_then(one.upper(), index + 1, behind)])
         if meant is None:
             return None
         self._report(self._suggest(index, meant), index)
@@ -581,9 +588,8 @@ class Recovery:
 
     def _homes(self, index: int) -> str:
         """In which blocks a misspelt word would be known."""
-        words = {number: word for word, number in lexicon().words.items()}
-        for block, numbers in _blocks().statements.items():
-            meant = nearest(self._text(index), [words[one] for one in numbers if one in words])
+        for block in _blocks().statements:
+            meant = nearest(self._text(index), _statement_words(block))
             if meant:
                 return f"`{meant}` is a statement of {_WITH_ARTICLE[block]}"
         return ""
@@ -787,6 +793,12 @@ class Recovery:
         self._lose(self._start(index), len(self.source.text))
         return self._close_all(end)
 
+    def _misspelt_statement(self, index: int, words: Sequence[str]) -> bool:
+        """Whether a line begins with a word that is nearly one of these; the parser will then stumble over it."""
+        if self._kind(index) != "NAME" or not self._first_on_line(index):
+            return False
+        return nearest(self._text(index), words) is not None
+
     def _next_statement(self, start: int, strict: bool) -> tuple[int, int] | None:
         """Where the next statement begins, and the height of the stacks that accepts it.
 
@@ -799,6 +811,8 @@ class Recovery:
         open_brackets = self._inner_brackets()
         inner = len(open_brackets)
         heights: dict[tuple[int, ...], int] = {}
+        block = self._block()
+        words = _statement_words(block.kind if block else "file")
 
         def height_for(*sequence: int) -> int:
             if sequence not in heights:
@@ -837,6 +851,8 @@ class Recovery:
                 height = height_for(kind) if sure else height_for(kind, kinds[place + 1])
                 if height >= 0:
                     return place, height
+            elif place > start and self._misspelt_statement(place, words) and not open_brackets and not strict:
+                return place, self._floor()
         return None
 
 

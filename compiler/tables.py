@@ -102,14 +102,19 @@ def build_tables(grammar: str, strict: bool = False) -> Tables:
 
     lark_rules = sorted(lark.rules, key=lambda rule: (rule.origin.name, rule.order, str(rule)))
     rule_number = {rule: i for i, rule in enumerate(lark_rules)}
+    moves = {
+        state: {
+            number[symbol]: (kind is Shift, target if kind is Shift else ~rule_number[target])
+            for symbol, (kind, target) in row.items()
+        }
+        for state, row in table.states.items()
+    }
+    new_number = _breadth_first(moves, table.start_states["start"])
     rows: dict[tuple[int, ...], int] = {}
     row_of = []
-    for state in range(len(table.states)):
-        moves = {
-            number[symbol]: target if kind is Shift else ~rule_number[target]
-            for symbol, (kind, target) in table.states[state].items()
-        }
-        row = tuple(value for move in sorted(moves.items()) for value in move)
+    for state in new_number:
+        targets = {symbol: new_number[to] if shift else to for symbol, (shift, to) in moves[state].items()}
+        row = tuple(value for move in sorted(targets.items()) for value in move)
         row_of.append(rows.setdefault(row, len(rows)))
     return Tables(
         grammar_hash=hashlib.sha256(grammar.encode()).hexdigest(),
@@ -120,9 +125,21 @@ def build_tables(grammar: str, strict: bool = False) -> Tables:
         rules=tuple(convert(rule) for rule in lark_rules),
         row_of=tuple(row_of),
         rows=tuple(rows),
-        start=table.start_states["start"],
-        end=table.end_states["start"],
+        start=new_number[table.start_states["start"]],
+        end=new_number[table.end_states["start"]],
     )
+
+
+def _breadth_first(moves: dict[int, dict[int, tuple[bool, int]]], start: int) -> dict[int, int]:
+    """The states numbered in the order in which a walk finds them: lark's own order changes from run to run."""
+    found = [start]
+    seen = {start}
+    for state in found:  # grows on the way
+        for _, (shift, target) in sorted(moves[state].items()):
+            if shift and target not in seen:
+                seen.add(target)
+                found.append(target)
+    return {state: position for position, state in enumerate(found)}
 
 
 def main() -> None:
