@@ -4,8 +4,7 @@ One program owns 128 query rows of one head, keeps them on chip and streams the 
 them. Programs start in the order of falling work, and the query heads of one KV head start together, so that they
 share its keys and values in the L2 cache. Exponentials have base 2 with log2(e) / sqrt(D) folded into the scores.
 
-At D <= 128 blocks of 64 keys and 128 registers a thread let two programs share a multiprocessor: one multiplies while
-the other takes exponentials.
+At D <= 128 two programs of one warpgroup share a multiprocessor: one multiplies while the other takes exponentials.
 """
 
 import math
@@ -117,7 +116,7 @@ def attention_kernel(
     O.store([batch, row, head * D], out.reshape((1, BLOCK_M, D)))
 
 
-def run(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, O: torch.Tensor, LSE: torch.Tensor, causal: bool) -> None:
+def run(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, is_causal: bool, O: torch.Tensor, LSE: torch.Tensor) -> None:
     """Q [B, S, Hq, D], K and V [B, S, Hk, D] -> O [B, S, Hq, D], LSE [B, Hq, S], filled in place."""
     B, S, Hq, D = Q.shape
     Hk = K.shape[2]
@@ -137,7 +136,7 @@ def run(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, O: torch.Tensor, LSE:
         Hq,
         Hk,
         LOG2_E / math.sqrt(D),
-        CAUSAL=causal,
+        CAUSAL=is_causal,
         TAIL=S % block_n != 0,
         D=D,
         BLOCK_M=block_m,

@@ -52,10 +52,10 @@ def attention_kernel(
     tl.store(LSE + (batch * Hq + head) * S + rows, row_max + tl.log(row_sum), mask=rows < S)
 
 
-def run(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, O: torch.Tensor, LSE: torch.Tensor, causal: bool) -> None:
+def run(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, is_causal: bool, O: torch.Tensor, LSE: torch.Tensor) -> None:
     """Q [B, S, Hq, D], K and V [B, S, Hk, D] -> O [B, S, Hq, D], LSE [B, Hq, S], filled in place."""
     B, S, Hq, D = Q.shape
     grid = (triton.cdiv(S, 64), B * Hq)
     attention_kernel[grid](
-        Q, K, V, O, LSE, S, Hq, K.shape[2], D**-0.5, CAUSAL=causal, D=D, BLOCK_M=64, BLOCK_N=64, num_stages=1
+        Q, K, V, O, LSE, S, Hq, K.shape[2], D**-0.5, CAUSAL=is_causal, D=D, BLOCK_M=64, BLOCK_N=64, num_stages=1
     )
