@@ -45,33 +45,10 @@ class Parsed(msgspec.Struct, frozen=True):
     lost: frozenset[str]
 
 
-_NESTING = frozenset(
-    [
-        "expr",
-        "disjunct",
-        "conjunct",
-        "negated",
-        "comparison",
-        "sum",
-        "product",
-        "unary",
-        "power",
-        "postfix",
-        "atom",
-        "call_arguments",
-        "arguments",
-        "argument",
-        "expressions",
-        "check",
-        "conjunction",
-        "guard",
-        "term",
-        "filters",
-        "filter",
-        "filter_values",
-        "filter_value",
-    ]
-)
+_EXPRESSION = ("expr", "disjunct", "conjunct", "negated", "comparison", "sum", "product", "unary", "power", "postfix")
+_ARGUMENTS = ("atom", "call_arguments", "arguments", "argument", "expressions")
+_CHECK = ("check", "conjunction", "guard", "term", "filters", "filter", "filter_values", "filter_value")
+_NESTING = frozenset((*_EXPRESSION, *_ARGUMENTS, *_CHECK))
 """Nonterminals whose nodes may contain each other."""
 
 

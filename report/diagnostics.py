@@ -9,6 +9,8 @@ import msgspec
 from d2k import __version__
 from d2k.compiler.diagnostics import CODES, Diagnostic, Severity
 from d2k.compiler.source import Span
+from d2k.report.github import workflow_command
+from d2k.report.sarif import uri
 
 SCHEMA = "d2k/diagnostics/1"
 
@@ -171,6 +173,8 @@ def _encode(value: object) -> str:
 
 # ---- SARIF 2.1.0 -----------------------------------------------------------------------------------------------------
 
+SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
 _SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.HINT: "note"}
 
 
@@ -187,7 +191,7 @@ def render_sarif(diagnostics: Sequence[Diagnostic]) -> str:
         "columnKind": "unicodeCodePoints",
         "results": [_sarif_result(one, codes.index(one.code)) for one in diagnostics],
     }
-    return _encode({"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]})
+    return _encode({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def _sarif_rule(code: str) -> dict[str, object]:
@@ -224,7 +228,7 @@ def _sarif_result(one: Diagnostic, rule: int) -> dict[str, object]:
             {
                 "description": {"text": one.fix.title},
                 "artifactChanges": [
-                    {"artifactLocation": {"uri": _uri(path)}, "replacements": edits} for path, edits in changes.items()
+                    {"artifactLocation": {"uri": uri(path)}, "replacements": edits} for path, edits in changes.items()
                 ],
             }
         ]
@@ -232,21 +236,13 @@ def _sarif_result(one: Diagnostic, rule: int) -> dict[str, object]:
 
 
 def _sarif_location(span: Span) -> dict[str, object]:
-    return {"physicalLocation": {"artifactLocation": {"uri": _uri(span.path)}, "region": _sarif_region(span)}}
+    return {"physicalLocation": {"artifactLocation": {"uri": uri(span.path)}, "region": _sarif_region(span)}}
 
 
 def _sarif_region(span: Span) -> dict[str, object]:
     line, column = span.source.place(span.start)
     end_line, end_column = span.end_place
     return {"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column}
-
-
-def _uri(path: str) -> str:
-    """A relative reference, or a `file:` URI for an absolute path."""
-    from pathlib import Path
-    from urllib.parse import quote
-
-    return Path(path).as_uri() if Path(path).is_absolute() else quote(path.replace("\\", "/"))
 
 
 # ---- GitHub annotations ----------------------------------------------------------------------------------------------
@@ -267,13 +263,5 @@ def _github_one(one: Diagnostic) -> str:
         del properties["col"], properties["endColumn"]  # columns are allowed only within one line
     properties["title"] = one.code
     text = f"{one.message}\n{one.help}" if one.help else one.message
-    pairs = ",".join(f"{name}={_github_property(str(value))}" for name, value in properties.items())
-    return f"::{_GITHUB_COMMANDS[one.severity]} {pairs}::{_github_data(text)}"
-
-
-def _github_data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _github_property(text: str) -> str:
-    return _github_data(text).replace(":", "%3A").replace(",", "%2C")
+    command = _GITHUB_COMMANDS[one.severity]
+    return workflow_command(command, {name: str(value) for name, value in properties.items()}, text)
