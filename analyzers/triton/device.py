@@ -15,12 +15,15 @@ from d2k.analyzers.triton.values import (
     Bound,
     Choice,
     Class,
+    Dict,
     DType,
     Func,
+    Gridded,
     Instance,
     KernelDef,
     Known,
     Literal,
+    Meta,
     Named,
     Opaque,
     Partial,
@@ -117,6 +120,7 @@ class Device(Lowering):
         try:
             if isinstance(node, ast.Lambda):
                 return
+            self._captured(func, env)
             given = dict(defaults(func))
             for one in parameters(node):
                 attrs: dict[str, AttrValue] = {}
@@ -134,6 +138,30 @@ class Device(Lowering):
             self.block(node.body)
         finally:
             self.frames.pop()
+
+    def _captured(self, func: Func, env: dict[str, Value]) -> None:
+        """Variables of the enclosing function: constants of the kernel whose values its maker chooses."""
+        if not any(isinstance(one, int) for one in env.values()) and "." not in func.qualname:
+            return
+        for name, node in free_names(func.node).items():
+            value = env.get(name)
+            if isinstance(value, int) or (value is None and self._is_enclosed(name, func)):
+                env[name] = self.b.emit(
+                    Kind.PARAM, name, (), func.module.place(node), {"constexpr": True, "closure": True}, None, ()
+                )
+        for name, value in list(env.items()):
+            if not isinstance(value, int) and _has_operation(value):
+                env[name] = Opaque(name)
+
+    def _is_enclosed(self, name: str, func: Func) -> bool:
+        """Whether a function around this one binds the name."""
+        for qualname, _, around in func.module.functions:
+            if qualname == func.qualname:
+                return any(
+                    isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and name in bound_names(one)
+                    for one in around
+                )
+        return False
 
     # hooks
 
@@ -295,6 +323,8 @@ class Device(Lowering):
             return self.b.emit(Kind.SHAPE, "index", args, self.place(node), NO_ATTRS, first.dtype, first.shape)
         if isinstance(owner, (Func, KernelDef)):
             return owner
+        if isinstance(owner, Bound):
+            return self.subscript(self.ref(owner, node), index, node)
         return self.unknown("subscript", node)
 
     def _expanded(self, owner: int, parts: tuple[Value, ...], node: ast.AST) -> int:
@@ -415,6 +445,44 @@ def _full_or_new(part: Value) -> bool:
     if isinstance(part, Slice):
         return part.start is None and part.stop is None and part.step is None
     return (isinstance(part, Literal) and part.value is None) or part == Opaque("ellipsis")
+
+
+def _has_operation(value: Value) -> bool:
+    """Whether a value refers to an operation, of whatever body."""
+    match value:
+        case int():
+            return True
+        case Tup(items, whole):
+            return whole != NONE or any(_has_operation(one) for one in items)
+        case Dict(items):
+            return any(_has_operation(one) for one in items.values())
+        case DType(_, of):
+            return of != NONE
+        case Bound(owner):
+            return _has_operation(owner)
+        case Instance(_, fields, whole):
+            return whole != NONE or any(_has_operation(one) for one in fields.values())
+        case Partial(_, args, keywords):
+            return any(_has_operation(one) for one in (*args, *keywords.values()))
+        case Range() | Choice() | Gridded() | Meta():
+            return True
+        case _:
+            return False
+
+
+def free_names(node: ast.AST) -> dict[str, ast.Name]:
+    """Names that a function reads, with their first reading."""
+    found: dict[str, ast.Name] = {}
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
+            found.setdefault(one.id, one)
+    return found
+
+
+def bound_names(node: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
+    """Parameters and assigned names of a function."""
+    stored = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    return frozenset(stored | {one.arg for one in parameters(node)})
 
 
 def parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:

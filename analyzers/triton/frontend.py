@@ -118,7 +118,7 @@ def discover(reading: Reading) -> None:
     for name, node, around in module.functions:
         if not node.decorator_list:
             continue
-        if not around and module.bindings.get(node.name) is node:
+        if not around and interp.binding(module, node.name) is node:
             try:
                 made: object = interp.global_value(module, node.name)
             except NotConstant:
@@ -127,8 +127,8 @@ def discover(reading: Reading) -> None:
             made = interp.decorated(Func(node, module, name), {})
         if isinstance(made, KernelDef):
             reading.kernels.setdefault(id(made.func.node), made)
-    for name, bound in module.bindings.items():
-        if isinstance(bound, ast.Call):
+    for name in module.bindings:
+        if isinstance(interp.binding(module, name), ast.Call):
             try:
                 made = interp.global_value(module, name)
             except NotConstant:

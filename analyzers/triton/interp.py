@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from d2k.analyzers.triton.module import Import, Module, canonical
+from d2k.analyzers.triton.module import Definition, Either, Import, Module, canonical, import_bindings
 from d2k.analyzers.triton.types import words
 from d2k.analyzers.triton.values import UNKNOWN, Class, Config, Func, KernelDef, Named, Partial, Value
 
@@ -236,7 +236,7 @@ class Interp:
         return value
 
     def _global(self, module: Module, name: str) -> object:
-        bound = module.bindings.get(name)
+        bound = self.binding(module, name)
         match bound:
             case None:
                 return self._elsewhere(module, name)
@@ -250,6 +250,17 @@ class Interp:
                 if name in module.rebound:
                     raise NotConstant(name)
                 return self.eval(bound, {}, module)
+
+    def binding(self, module: Module, name: str) -> Definition | None:
+        """What the module binds a name to; where only a run could tell, the first alternative."""
+        bound = module.bindings.get(name)
+        while isinstance(bound, Either):
+            try:
+                truth = bool(self.eval(bound.test, {}, module))
+            except NotConstant:
+                truth = bound.yes is not None
+            bound = bound.yes if truth else bound.no
+        return bound
 
     def _elsewhere(self, module: Module, name: str) -> object:
         for dotted in module.stars:
@@ -572,6 +583,8 @@ class Interp:
             return self._higher_order(dotted, args, keywords, module)
         if dotted == "builtins.isinstance":
             raise NotConstant("isinstance")
+        if dotted == "builtins.hasattr" and args and isinstance(args[0], Named):
+            return _has_attribute(args[0].dotted, str(args[1]))
         if dotted == "torch.cuda.get_device_capability":
             return capability(self.target)
         if dotted.endswith("get_current_target"):
@@ -707,8 +720,6 @@ class Interp:
             case ast.Pass() | ast.Assert() | ast.Global() | ast.Nonlocal():
                 pass
             case ast.Import() | ast.ImportFrom():
-                from d2k.analyzers.triton.module import import_bindings
-
                 for name, dotted in import_bindings(node):
                     env[name] = self.imported(module, dotted)
             case ast.Try():
@@ -764,6 +775,13 @@ class _Device:
         if name not in known:
             raise NotConstant(name)
         return known[name]
+
+
+def _has_attribute(dotted: str, name: str) -> bool:
+    """Whether a library's module has a name: current ones have what code asks for, other vendors' parts aside."""
+    if dotted.split(".")[0] not in ("triton", "torch"):
+        raise NotConstant("hasattr")
+    return name not in ("npu", "mlu", "musa", "xpu", "hip", "gcu", "hpu")
 
 
 def _is_tuner(func: object) -> bool:

@@ -181,7 +181,7 @@ class Lowering:
             return self.from_python(self.interp.global_value(module, name), node)
         except NotConstant:
             pass
-        bound = module.bindings.get(name)
+        bound = self.interp.binding(module, name)
         if isinstance(bound, ast.expr) and name not in module.rebound and self.global_depth < MAX_GLOBAL_DEPTH:
             self.global_depth += 1
             try:
@@ -230,7 +230,7 @@ class Lowering:
         if isinstance(at, ast.Name):
             value = self.env.get(at.id)
             if value is None:
-                bound = self.module.bindings.get(at.id)
+                bound = self.interp.binding(self.module, at.id)
                 head = bound.dotted if isinstance(bound, Import) else at.id
                 return ".".join([head, *reversed(parts)])
             if isinstance(value, Named):

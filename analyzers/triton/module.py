@@ -12,6 +12,7 @@ from d2k.spec.facts import Place
 
 MAX_SIBLING_BYTES = 1_000_000
 MAX_SIBLINGS = 40
+MAX_PACKAGE_DEPTH = 12
 
 ALIASES: Mapping[str, str] = {
     "triton.language.core": "triton.language",
@@ -33,7 +34,19 @@ class Import:
     dotted: str
 
 
-Binding = Import | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr
+Definition = Import | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Either:
+    """A name that an `if` of the module binds: to `yes` or, where its test fails, to `no`."""
+
+    test: ast.expr
+    yes: Binding | None
+    no: Binding | None
+
+
+Binding = Definition | Either
 
 
 @dataclass(eq=False)
@@ -53,16 +66,29 @@ class Module:
 
     @cached_property
     def imports(self) -> dict[str, str]:
-        return {name: bound.dotted for name, bound in self.bindings.items() if isinstance(bound, Import)}
+        found: dict[str, str] = {}
+        for name, bound in self.bindings.items():
+            one: Binding | None = bound
+            while isinstance(one, Either):
+                one = one.yes or one.no
+            if isinstance(one, Import):
+                found[name] = one.dotted
+        return found
+
+    @cached_property
+    def package(self) -> tuple[str, ...]:
+        """The packages around this file, outermost first, by the `__init__.py` files of the folders."""
+        names: list[str] = []
+        folder = Path(self.path).parent
+        while len(names) < MAX_PACKAGE_DEPTH and folder.name and self.library.is_package(folder):
+            names.append(folder.name)
+            folder = folder.parent
+        return tuple(reversed(names))
 
     @cached_property
     def functions(self) -> tuple[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, tuple[ast.AST, ...]], ...]:
         """Every function with its qualified name and the definitions around it, in source order."""
         return tuple(_functions(self.tree, "", ()))
-
-    @cached_property
-    def classes(self) -> dict[str, ast.ClassDef]:
-        return {name: bound for name, bound in self.bindings.items() if isinstance(bound, ast.ClassDef)}
 
 
 class Library:
@@ -71,14 +97,22 @@ class Library:
     def __init__(self, read: Callable[[Path], str | None] | None = None) -> None:
         self._read = read or _read_text
         self._modules: dict[Path, Module | None] = {}
+        self._packages: dict[Path, bool] = {}
+
+    def is_package(self, folder: Path) -> bool:
+        if folder not in self._packages:
+            self._packages[folder] = self._read(folder / "__init__.py") is not None
+        return self._packages[folder]
 
     def sibling(self, module: Module, dotted: str) -> Module | None:
-        """The module that `dotted`, as imported by `module`, names, if its file stands in the same folder tree."""
+        """The module that `dotted`, as imported by `module`, names, if its file stands in the same folders."""
         folder = Path(module.path).parent
-        names = dotted
+        names = dotted.lstrip(".")
         if dotted.startswith("."):
-            names = dotted.lstrip(".")
             for _ in range(len(dotted) - len(names) - 1):
+                folder = folder.parent
+        elif names.partition(".")[0] in module.package:
+            for _ in range(len(module.package) - module.package.index(names.partition(".")[0])):
                 folder = folder.parent
         if not names:
             return None
@@ -154,39 +188,58 @@ def _bind(module: Module, body: list[ast.stmt], alternative: bool) -> None:
         module.bindings[name] = bound
 
     for node in body:
-        match node:
-            case ast.Import() | ast.ImportFrom():
-                for name, dotted in import_bindings(node):
-                    if name == "*":
-                        module.stars.append(dotted)
-                    else:
-                        bind(name, Import(dotted))
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                bind(node.name, node)
-            case ast.Assign():
-                for target in node.targets:
-                    _bind_target(bind, target, node.value)
-            case ast.AnnAssign() if node.value is not None:
-                _bind_target(bind, node.target, node.value)
-            case ast.AugAssign() if isinstance(node.target, ast.Name):
-                module.rebound.add(node.target.id)
-            case ast.Try():
-                _bind(module, node.body, alternative)
-                _bind(module, node.orelse, alternative)
-                for handler in node.handlers:
-                    _bind(module, handler.body, alternative=True)
-                _bind(module, node.finalbody, alternative)
-            case ast.If():
-                _bind(module, node.body, alternative)
-                _bind(module, node.orelse, alternative=True)
-            case ast.With():
-                _bind(module, node.body, alternative)
-            case ast.For() | ast.While():
-                for inner in ast.walk(node):
-                    if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                        module.rebound.add(inner.id)
-            case _:
-                pass
+        _bind_statement(module, node, bind, alternative)
+
+
+def _bind_statement(module: Module, node: ast.stmt, bind: Callable[[str, Binding], None], alternative: bool) -> None:
+    match node:
+        case ast.Import() | ast.ImportFrom():
+            for name, dotted in import_bindings(node):
+                if name == "*":
+                    module.stars.append(dotted)
+                else:
+                    bind(name, Import(dotted))
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            bind(node.name, node)
+        case ast.Assign():
+            for target in node.targets:
+                _bind_target(bind, target, node.value)
+        case ast.AnnAssign() if node.value is not None:
+            _bind_target(bind, node.target, node.value)
+        case ast.AugAssign() if isinstance(node.target, ast.Name):
+            module.rebound.add(node.target.id)
+        case ast.Try():
+            _bind(module, node.body, alternative)
+            _bind(module, node.orelse, alternative)
+            for handler in node.handlers:
+                _bind(module, handler.body, alternative=True)
+            _bind(module, node.finalbody, alternative)
+        case ast.If():
+            _bind_either(module, node, bind)
+        case ast.With():
+            _bind(module, node.body, alternative)
+        case ast.For() | ast.While():
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                    module.rebound.add(inner.id)
+        case _:
+            pass
+
+
+def _bind_either(module: Module, node: ast.If, bind: Callable[[str, Binding], None]) -> None:
+    """Names that the branches of an `if` bind; a branch that leaves a name alone keeps what it was."""
+    branches = []
+    for body in (node.body, node.orelse):
+        inner = Module(module.path, module.tree, module.library)
+        _bind(inner, body, alternative=False)
+        module.stars.extend(inner.stars)
+        module.rebound |= inner.rebound
+        branches.append(inner.bindings)
+    yes, no = branches
+    for name in dict.fromkeys((*yes, *no)):
+        before = module.bindings.get(name)
+        module.bindings.pop(name, None)
+        bind(name, Either(node.test, yes.get(name, before), no.get(name, before)))
 
 
 def _bind_target(bind: Callable[[str, Binding], None], target: ast.expr, value: ast.expr) -> None:

@@ -301,6 +301,13 @@ def _next_power_of_2(device: Device, a: Args) -> Value:
     return device.b.emit(Kind.CALL, "next_power_of_2", (a.op("n"),), device.place(a.node), NO_ATTRS, "i32", ())
 
 
+def _log2(device: Device, a: Args) -> Value:
+    known = a.const("i")
+    if isinstance(known, int) and not isinstance(known, bool) and known > 0:
+        return Literal(known.bit_length() - 1)
+    return device.b.emit(Kind.CALL, "log2", (a.op("i"),), device.place(a.node), NO_ATTRS, "i32", ())
+
+
 def _cast(device: Device, a: Args) -> Value:
     value = a.op("input")
     return device.cast(value, device.dtype(a.get("dtype")), a.node, a.flag("bitcast"))
@@ -985,6 +992,7 @@ HANDLERS: Mapping[str, tuple[tuple[str, ...], Handler]] = {
     "full_like": (("input", "value", "dtype"), _full_like),
     "cdiv": (("x", "div"), _cdiv),
     "next_power_of_2": (("n",), _next_power_of_2),
+    "_log2": (("i",), _log2),
     "cast": (("input", "dtype", "fp_downcast_rounding", "bitcast"), _cast),
     "to": (("input", "dtype", "fp_downcast_rounding", "bitcast"), _cast),
     "to_tensor": (("input",), _to_tensor),
