@@ -53,8 +53,8 @@ def _vocabulary(words: Vocabulary, tasks: Sequence[Task]) -> Iterator[str]:
     yield ""
     yield (
         f"{len(words.properties)} design properties, shared by all tasks and declared in `spec/vocabulary.d2k`. "
-        "A property is a fact about a kernel or, with scope `program`, about all kernels of a call and their host code. "
-        "*Settled by* names the kinds of evidence that may decide it; a later kind overrules an earlier one. "
+        "A property is a fact about a kernel or, with scope `program`, about all kernels of a call and their host code."
+        " *Settled by* names the kinds of evidence that may decide it; a later kind overrules an earlier one. "
         "A property counts only where it carries the work."
     )
     for level, title in _LEVELS.items():
@@ -128,8 +128,9 @@ def _workloads(tasks: Sequence[Task]) -> Iterator[str]:
     yield _NOTICE
     yield ""
     yield (
-        f"{len(tasks)} tasks with {shown} workloads that are shown and timed; {_hidden(tasks)} more are held out and appear "
-        "in no prompt. Bounds take the published dense peak rates and bandwidth; `memory` or the engine is what sets them."
+        f"{len(tasks)} tasks with {shown} workloads that are shown and timed; {_hidden(tasks)} more are held out and "
+        "appear in no prompt. Bounds take the published dense peak rates and bandwidth; `memory` or the engine is what "
+        "sets them."
     )
     order = sorted(devices().values(), key=lambda one: one.name)
     for task in tasks:
