@@ -1,0 +1,118 @@
+"""Deliberate occupancy: registers and resident blocks are set on purpose, by launch bounds, by warp counts at the
+launch or in its configurations, by a register limit, or by moving registers between roles. A default is nobody's purpose.
+"""
+
+from __future__ import annotations
+
+from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
+from d2k.analyzers.core.view import KernelView
+from d2k.spec.facts import Kind, Place
+from d2k.spec.finding import Status
+
+
+def detect(kernel: KernelView) -> Detection:
+    found = (*_moved_registers(kernel), *_launch_bounds(kernel), *_launch_options(kernel))
+    return found or Miss(detail="neither launch bounds nor warp counts nor register limits are set", certain=True)
+
+
+def _moved_registers(kernel: KernelView) -> tuple[Match, ...]:
+    moved = kernel.values(Kind.CONTROL, name=("setmaxnreg_inc", "setmaxnreg_dec"))
+    evidence = tuple(Evidence(kernel.place(value), kernel.op(value).name.replace("_", ".")) for value in moved[:4])
+    return (Match(evidence, {"mechanism": "setmaxnreg"}),) if moved else ()
+
+
+def _launch_bounds(kernel: KernelView) -> tuple[Match, ...]:
+    threads, blocks = (kernel.kernel.attrs.get(f"launch_bounds_{one}") for one in ("threads", "blocks"))
+    if threads is None:
+        return ()
+    text = f"__launch_bounds__({threads}{f', {blocks}' if blocks is not None else ''})"
+    return (Match((Evidence(kernel.kernel.place, text),), {"mechanism": "launch_bounds"}),)
+
+
+def _launch_options(kernel: KernelView) -> tuple[Match, ...]:
+    options = (("maxnreg", kernel.launch.maxnreg), ("num_warps", kernel.launch.num_warps))
+    place = _launch_place(kernel)
+    found = [
+        Match((Evidence(place, f"{name}={value}"),), {"mechanism": name})
+        for name, value in options
+        if value is not None
+    ]
+    computed = kernel.launch.options.get("num_warps")
+    if kernel.launch.num_warps is None and computed is not None:
+        found.append(Match((Evidence(place, "num_warps is computed for the shape"),), {"mechanism": "num_warps"}))
+    return tuple(found)
+
+
+def _launch_place(kernel: KernelView) -> Place:
+    sites = kernel.launch_sites()
+    return sites[0][0].op(sites[0][1]).place if sites else kernel.kernel.place
+
+
+TRITON = """
+DECORATOR
+@triton.jit
+def scale(X, Y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Y + i, tl.load(X + i, mask=i < n) * 2, mask=i < n)
+
+def run(X, Y):
+    n = X.numel()
+    scale[(triton.cdiv(n, 1024),)](X, Y, nARGUMENTS)
+"""
+CONFIGS = """@triton.autotune(
+    configs=[triton.Config({"BLOCK": 1024}, num_warps=2), triton.Config({"BLOCK": 4096}, num_warps=8)],
+    key=["n"],
+)"""
+CUDA = r"""
+__global__ void BOUNDS scale(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = 2.f * x[i];
+}
+void run(const float* x, float* y, int n) { scale<<<n / 256, 256>>>(x, y, n); }
+"""
+
+EXAMPLES = (
+    Example(
+        "warp count by configuration",
+        "triton",
+        TRITON.replace("DECORATOR", CONFIGS).replace("ARGUMENTS", ""),
+        Status.PRESENT,
+        {"mechanism": "num_warps"},
+    ),
+    Example(
+        "register limit",
+        "triton",
+        TRITON.replace("DECORATOR", "").replace("ARGUMENTS", ", BLOCK=1024, maxnreg=64"),
+        Status.PRESENT,
+        {"mechanism": "maxnreg"},
+    ),
+    Example(
+        "warp count at the launch",
+        "triton",
+        TRITON.replace("DECORATOR", "").replace("ARGUMENTS", ", BLOCK=1024, num_warps=8"),
+        Status.PRESENT,
+        {"mechanism": "num_warps"},
+    ),
+    Example(
+        "nothing set",
+        "triton",
+        TRITON.replace("DECORATOR", "").replace("ARGUMENTS", ", BLOCK=1024"),
+        Status.ABSENT,
+        trap="defaults are nobody's decision",
+    ),
+    Example(
+        "launch bounds",
+        "cuda",
+        CUDA.replace("BOUNDS", "__launch_bounds__(256, 4)"),
+        Status.PRESENT,
+        {"mechanism": "launch_bounds"},
+    ),
+    Example("no launch bounds", "cuda", CUDA.replace("BOUNDS", ""), Status.ABSENT, trap="a launch has some block size"),
+    Example(
+        "launch bounds in a comment",
+        "cuda",
+        CUDA.replace("BOUNDS", "/* __launch_bounds__(256, 4) */"),
+        Status.ABSENT,
+        trap="comment",
+    ),
+)
