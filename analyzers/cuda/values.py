@@ -1,0 +1,154 @@
+"""What expressions mean while they are lowered: values, places in memory, objects, functions and types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from d2k.analyzers.cuda.cpp_types import UNKNOWN_TYPE, CType
+
+if TYPE_CHECKING:
+    from d2k.analyzers.cuda.frames import Frame
+    from d2k.analyzers.cuda.scope import ClassInstance, FunctionRef
+    from d2k.analyzers.cuda.syntax import Lambda
+
+
+@dataclass(frozen=True, slots=True)
+class Val:
+    """A computed value: the operation that defines it."""
+
+    id: int
+    type: CType = UNKNOWN_TYPE
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """An address in memory. `elem` is what it points to, `space` where."""
+
+    id: int
+    elem: CType
+    space: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRef:
+    """A variable, or with `path` an element of a local array (indices of every dimension that is bound so far)."""
+
+    slot: int
+    type: CType
+    path: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemRef:
+    """What stands at an address. `wide`: it was reached through a cast to a wider type."""
+
+    address: int
+    type: CType
+    space: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRef:
+    """An array in shared or global memory with the indices that are bound so far; `type` is that of the rest."""
+
+    base: int
+    indices: tuple[int, ...]
+    type: CType
+    space: str
+    dims: tuple[int, ...] = ()
+    """Values of all extents of the whole array, for addresses of its elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRef:
+    """One component of a vector that is itself a place or a value."""
+
+    base: Thing
+    index: int
+    type: CType
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPointer:
+    """The address of a local variable; `elem` is the type it is read as."""
+
+    target: SlotRef
+    elem: CType
+
+
+@dataclass(frozen=True, slots=True)
+class ParamRef:
+    """A by-value struct parameter of a kernel, or a member of one: `path` is its dotted name."""
+
+    path: str
+    type: CType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Obj:
+    """A local object of a known class, its fields kept as places of their own."""
+
+    instance: ClassInstance
+    fields: dict[str, Thing]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tuple:
+    """Several values: a braced list, a structured return."""
+
+    items: tuple[Thing, ...]
+    type: CType = UNKNOWN_TYPE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Closure:
+    node: Lambda
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Functions:
+    """Functions of one name. `targs` are explicit template arguments; `this` the object for methods."""
+
+    name: str
+    refs: tuple[FunctionRef, ...]
+    targs: tuple[Thing, ...] | None = None
+    this: Obj | None = None
+    instance: ClassInstance | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Method:
+    """A member of something whose class is not known."""
+
+    base: Thing
+    name: str
+    targs: tuple[Thing, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """A name that no file declares."""
+
+    name: str
+    targs: tuple[Thing, ...] = ()
+
+
+Thing: TypeAlias = (
+    Val
+    | Pointer
+    | SlotRef
+    | MemRef
+    | ArrayRef
+    | LaneRef
+    | LocalPointer
+    | ParamRef
+    | Obj
+    | Tuple
+    | Closure
+    | Functions
+    | Method
+    | External
+    | CType
+)
