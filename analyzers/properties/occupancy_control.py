@@ -1,5 +1,6 @@
 """Deliberate occupancy: registers and resident blocks are set on purpose, by launch bounds, by warp counts at the
-launch or in its configurations, by a register limit, or by moving registers between roles. A default is nobody's purpose.
+launch or in its configurations, by a register limit, or by moving registers between roles. A default
+is nobody's purpose.
 """
 
 from __future__ import annotations
@@ -76,6 +77,13 @@ EXAMPLES = (
         "warp count by configuration",
         "triton",
         TRITON.replace("DECORATOR", CONFIGS).replace("ARGUMENTS", ""),
+        Status.PRESENT,
+        {"mechanism": "num_warps"},
+    ),
+    Example(
+        "warp count computed for the shape",
+        "triton",
+        TRITON.replace("DECORATOR", "").replace("ARGUMENTS", ", BLOCK=1024, num_warps=min(max(n // 256, 1), 8)"),
         Status.PRESENT,
         {"mechanism": "num_warps"},
     ),

@@ -78,7 +78,13 @@ def _site(host: HostSite) -> _Given:
         elif isinstance(value, Tup):
             sizes = [_known(host.builder, one) for one in value.items]
             given.options[name] = "x".join(str(one) for one in sizes)
+        else:
+            given.options[name] = COMPUTED
     return given
+
+
+COMPUTED = "computed"
+"""Stands for a launch option that is given, but not as a constant."""
 
 
 class _Absent:
@@ -200,7 +206,9 @@ def _launch(options: Mapping[str, Constant]) -> Launch:
         return value if isinstance(value, bool) else None
 
     named = (*OPTIONS, "launch_pdl", "launch_cooperative_grid")
-    rest: dict[str, AttrValue] = {name: value for name, value in options.items() if name not in named}
+    rest: dict[str, AttrValue] = {
+        name: value for name, value in options.items() if name not in named or value == COMPUTED
+    }
     warps = integer("num_warps")
     return Launch(
         num_warps=warps,
