@@ -19,6 +19,8 @@ BAND_GAP = 26.0
 MARGIN_X, MARGIN_Y = 46.0, 18.0
 _PASS_WIDTH = 10.0
 _SWEEPS = 12
+_MOST_ORDERED = 1500
+"""Slots up to which crossings are counted, which takes the square of their number."""
 
 
 class Node(Protocol):
@@ -98,26 +100,26 @@ def layout(nodes: Sequence[Node]) -> Layout:
 
 def _layers(nodes: Sequence[Node]) -> dict[str, int]:
     """A layer for each node: levels one below the other, and within a level each node below what it requires."""
-    by_id = {node.id: node for node in nodes}
-    depth: dict[str, int] = {}
-
-    def own_depth(node: Node) -> int:
-        """The longest way to `node` inside its level; a checked task has no cycle, any other is cut."""
-        if node.id not in depth:
-            depth[node.id] = 0
-            same = [by_id[one] for one in node.requires if one in by_id and by_id[one].level is node.level]
-            depth[node.id] = max((own_depth(one) + 1 for one in same), default=0)
-        return depth[node.id]
-
-    first = 0
     found: dict[str, int] = {}
     for level in Level:
-        members = [node for node in nodes if node.level is level]
-        for node in members:
-            found[node.id] = first + own_depth(node)
-        if members:
-            first = max(found[node.id] for node in members) + 1
+        depth = _depths([node for node in nodes if node.level is level])
+        used = sorted(set(depth.values()))
+        first = max(found.values(), default=-1) + 1
+        found.update({identifier: first + used.index(own) for identifier, own in depth.items()})
     return found
+
+
+def _depths(members: Sequence[Node]) -> dict[str, int]:
+    """The longest way to each node among `members`. A checked task has no cycle; in any other the count just ends."""
+    depth = {node.id: 0 for node in members}
+    for _ in members:
+        grown = {
+            node.id: max((depth[other] + 1 for other in node.requires if other in depth), default=0) for node in members
+        }
+        if grown == depth:
+            break
+        depth = grown
+    return depth
 
 
 _Chain = tuple[str, str, list[_Slot]]
@@ -149,6 +151,8 @@ def _slots(nodes: Sequence[Node], layer_of: dict[str, int]) -> tuple[list[list[_
 
 def _order(layers: list[list[_Slot]]) -> None:
     """Orders each layer by the mean place of its neighbours, down and up, and keeps the order with fewest crossings."""
+    if sum(len(layer) for layer in layers) > _MOST_ORDERED:
+        return
     best = [list(layer) for layer in layers]
     fewest = _crossings(layers)
     for sweep in range(_SWEEPS):

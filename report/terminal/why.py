@@ -101,15 +101,13 @@ def _way(item: ItemAudit, items: Mapping[str, ItemAudit], paint: Paint, width: i
         return
     yield from _entry("requires", "", paint, width)
     seen: set[str] = set()
-
-    def branch(identifier: str, depth: int) -> Iterator[str]:
+    open_: list[tuple[str, int]] = [(one, 0) for one in reversed(item.requires)]
+    while open_:
+        identifier, depth = open_.pop()
         one = items[identifier]
-        text = cut(f"{one.level} {MARKS[one.verdict]} {clean(one.id)}  {clean(one.title)}", width - 4 - 2 * depth)
-        yield f"    {'  ' * depth}{paint.verdict(one.verdict, text)}"
+        indent = min(2 * depth, width // 2)
+        text = cut(f"{one.level} {MARKS[one.verdict]} {clean(one.id)}  {clean(one.title)}", width - 4 - indent)
+        yield f"    {' ' * indent}{paint.verdict(one.verdict, text)}"
         if identifier not in seen:
             seen.add(identifier)
-            for other in one.requires:
-                yield from branch(other, depth + 1)
-
-    for identifier in item.requires:
-        yield from branch(identifier, 0)
+            open_.extend((other, depth + 1) for other in reversed(one.requires))
