@@ -11,6 +11,7 @@ import pytest
 
 import d2k
 from d2k.compiler.compile import Compiled, load_task
+from d2k.compiler.format import format_text
 from d2k.spec.check import Check, Op, Term, terms
 from d2k.spec.device import bound, devices, floor
 from d2k.spec.guidance import Item
@@ -322,3 +323,10 @@ def test_weights_may_be_prepared_once(name: str) -> None:
         for term in terms(one.check):
             if term.property == "prepacked_weight_layout" and term.filters[0].values == ("weight",):
                 assert [t.name for t in task(name).inputs if t.constant and t.role == "weight"]
+
+
+def test_tasks_and_vocabulary_stand_in_canonical_form() -> None:
+    vocabulary_source = Path(d2k.__file__).parent / "spec" / "vocabulary.d2k"
+    for path in (*(TASKS / name / "task.d2k" for name in NAMES), vocabulary_source):
+        text = path.read_text(encoding="utf-8")
+        assert format_text(text) == text, f"run `d2kc fmt {path.name}` in {path.parent.name}"
