@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from d2k.analyzers import root_causes, score, words
 from d2k.analyzers.checks import Evaluator, ItemValue
@@ -46,6 +47,7 @@ def audit(
     missing = {one.item.id for one in judged if one.verdict in (Verdict.MISSING, Verdict.CONTRADICTED)}
     partial = {one.item.id for one in judged if one.verdict is Verdict.PARTIAL}
     blocked_by = root_causes.missing_prerequisites(credits, missing)
+    advice = {one.item.id: _advice(one, len(reports)) for one in judged}
     return Audit(
         schema=AUDIT_SCHEMA,
         task=task.id,
@@ -58,7 +60,7 @@ def audit(
         items=tuple(_item_audit(one, gated[one.item.id], blocked_by[one.item.id]) for one in judged),
         score=score.score(credits),
         root_causes=root_causes.root_causes(credits, missing),
-        next_steps=root_causes.next_steps(credits, missing, partial, {one.item.id: _advice(one) for one in judged}),
+        next_steps=root_causes.next_steps(credits, missing, partial, advice),
         guards=_guards(reports),
         problems=_problems(submission),
     )
@@ -190,11 +192,13 @@ def _evidence(judged: _Judged) -> tuple[Evidence, ...]:
     return words.merged(found)
 
 
-def _advice(judged: _Judged) -> str:
-    """What to do, and where the nearest miss stands."""
+def _advice(judged: _Judged, files: int) -> str:
+    """What to do, and where the nearest miss stands; the file's folder is left out where there is one file only."""
     wanted = _wanted(judged)
     place = next((one for why in judged.reasons for one in why.evidence), None)
-    return f"{wanted} at {place.path}:{place.line}" if place is not None else wanted
+    if place is None:
+        return wanted
+    return f"{wanted} at {PurePath(place.path).name if files == 1 else place.path}:{place.line}"
 
 
 def _wanted(judged: _Judged) -> str:

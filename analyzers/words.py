@@ -11,6 +11,9 @@ from d2k.spec.check_text import render, render_filter
 from d2k.spec.finding import Evidence, FoundValue, Reason, Status, Why
 from d2k.spec.vocabulary import vocabulary
 
+_MOST_TEXTS = 3
+"""Pieces of evidence that are put into the words of one term."""
+
 
 def achieved(value: ItemValue) -> str:
     """What an implemented item rests on: the numbers that were asked for, else what the evidence shows."""
@@ -103,9 +106,9 @@ def _achieved_term(term: TermValue, configs: Sequence[CheckValue]) -> str:
         return ", ".join(
             f"{one.filter.attribute} {_over_configs(term, one.filter.attribute, configs)}" for one in numbers
         )
-    evidence = _evidence(term)
-    if evidence and evidence[0].text:
-        return evidence[0].text
+    texts = list(dict.fromkeys(one.text for one in _evidence(term) if one.text))
+    if texts:
+        return "; ".join(texts[:_MOST_TEXTS])
     declared = vocabulary().get(term.term.property)
     return _lower(declared.title) if declared is not None else term.term.property
 

@@ -12,6 +12,8 @@ from d2k.spec.finding import FileReport, Finding, FoundValue, Instance, KernelSu
 _MOST_DETAILED = 3
 """Files that are shown whole; of more there is a line each."""
 _TITLE = 10
+_MOST_NAMES = 12
+"""Properties that are named where they are unknown for one reason."""
 
 
 def render_report(report: Report, colour: bool, width: int) -> str:
@@ -110,11 +112,15 @@ def _of_kernel(findings: Iterable[Finding], kernel: str) -> list[tuple[Status, l
             near.append(f"{finding.id} ({cut(detail or str(why.reason), 60)})")
         else:
             without += 1
-    grouped = [
-        f"{', '.join(names)} ({cut(reason, 90)})" if reason else ", ".join(names) for reason, names in unknown.items()
-    ]
+    grouped = [_because(names, reason) for reason, names in unknown.items()]
     rest = [f"{'and ' if near else ''}{without} without a trace"] if without else []
     return [(Status.PRESENT, present), (Status.ABSENT, near + rest), (Status.UNKNOWN, grouped)]
+
+
+def _because(names: list[str], reason: str) -> str:
+    """Names that are unknown for one reason; of many only how many."""
+    shown = ", ".join(names) if len(names) <= _MOST_NAMES else f"{len(names)} properties"
+    return f"{shown} ({cut(reason, 90)})" if reason else shown
 
 
 def _undecided(instances: Iterable[Instance]) -> Iterator[tuple[str, str]]:
@@ -132,6 +138,10 @@ def _present(finding: Finding, instances: Iterable[Instance]) -> str:
 
 
 def _values(found: list[FoundValue]) -> str:
+    """The values of an attribute in all instances: `128`, `{64, 128}`; of sets the union."""
+    if all(isinstance(one, tuple) for one in found):
+        members = dict.fromkeys(word for one in found if isinstance(one, tuple) for word in one)
+        return "{" + ", ".join(members) + "}"
     numbers = sorted(one for one in found if isinstance(one, int) and not isinstance(one, bool))
     texts = [str(one) for one in numbers] if len(numbers) == len(found) else [_value(one) for one in found]
     return texts[0] if len(texts) == 1 else "{" + ", ".join(texts) + "}"
