@@ -187,6 +187,7 @@ CODES: dict[str, Code] = _table(
         Code("D2K0511", _E, "the contents of `{name}` are given twice", "second source"),
         Code("D2K0512", _E, "{problem}", "no distribution", "families are {known}"),
         Code("D2K0513", _E, "{problem}", "out of range"),
+        Code("D2K0514", _E, "{problem}", "too deep"),
         # ---- 06 values and workloads
         Code("D2K0601", _E, "workload `{workload}`: {problem}", "divides by zero"),
         Code("D2K0602", _E, "workload `{workload}`: {problem}", "too large"),

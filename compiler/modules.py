@@ -25,6 +25,7 @@ from d2k.spec.inference import BUILTINS
 
 LANGUAGE_VERSION = 1
 DEPTH_LIMIT = 16
+"""Levels of modules, of patterns within patterns, and of functions that call each other."""
 STANDARD = "std"
 """The module whose functions every file knows without `use`."""
 
@@ -154,9 +155,20 @@ class ModuleLoader:
             self._check_body(declared, places, everything)
         for circle in circles({key: declared.function for key, (declared, _) in own.items()}):
             self._problems.report("D2K0504", own[circle[0]][0].span, path=" -> ".join(circle))
-            for key in circle[1:]:
-                del everything[key]
+            self._drop(circle[1:], everything)
+        depths = call_depths({key: declared.function for key, declared in everything.items()})
+        for key in own:
+            if depths.get(key) == DEPTH_LIMIT + 1:
+                problem = f"`{key}` calls functions through more than {DEPTH_LIMIT} levels"
+                self._problems.report("D2K0514", own[key][0].span, problem=problem)
+        self._drop([key for key in own if depths.get(key, 0) > DEPTH_LIMIT], everything)
         self._functions = everything
+
+    def _drop(self, names: list[str], functions: dict[str, Declared]) -> None:
+        """Take out functions that were reported; nothing is said about who calls them."""
+        self._problems.lost |= set(names)
+        for name in names:
+            del functions[name]
 
     def _function(self, node: syntax.Function, places: Places) -> Function | None:
         parameters = [one.name for one in node.parameters]
@@ -167,6 +179,7 @@ class ModuleLoader:
         try:
             return Function(node.name.name, tuple(parameters), lower(node.body, places, {}))
         except NotAnExpression as error:
+            self._problems.lost |= {node.name.name}
             self._problems.report("D2K0503", error.span, help=error.help, problem=error.message)
             return None
 
@@ -201,6 +214,15 @@ def circles(functions: Mapping[str, Function]) -> list[list[str]]:
             calls = {name: called - set(circle) for name, called in calls.items() if name not in circle}
         else:
             return found
+
+
+def call_depths(functions: Mapping[str, Function]) -> dict[str, int]:
+    """For each function, how many functions are on the longest chain of calls that begins with it."""
+    calls = {name: {one for one in called_functions(one.body) if one in functions} for name, one in functions.items()}
+    depths: dict[str, int] = {}
+    for name in TopologicalSorter(calls).static_order():
+        depths[name] = 1 + max((depths[called] for called in calls[name]), default=0)
+    return depths
 
 
 def library_folder() -> Path:

@@ -10,6 +10,10 @@ import msgspec
 from d2k.compiler.diagnostics import Diagnostic, Edit, Note, Severity, diagnostic
 from d2k.compiler.source import Span
 
+_SHOWN = 40
+_SUGGESTIONS = 100
+"""In a file with more errors than that, suggestions would cost more than they help."""
+
 
 class Problems:
     """A list of diagnostics that grows. Within `context` each gets a note that says how one came to its place.
@@ -20,14 +24,12 @@ class Problems:
 
     def __init__(self, lost: frozenset[str] = frozenset()) -> None:
         self.found: list[Diagnostic] = []
+        self.errors = 0
         self.lost = lost
         self._context: tuple[Note, ...] = ()
 
-    @property
-    def errors(self) -> int:
-        return sum(one.severity is Severity.ERROR for one in self.found)
-
     def add(self, one: Diagnostic) -> None:
+        self.errors += one.severity is Severity.ERROR
         self.found.append(msgspec.structs.replace(one, notes=one.notes + self._context))
 
     def report(
@@ -56,8 +58,8 @@ class Problems:
         if name in self.lost:
             return
         candidates = tuple(known)
-        one = diagnostic(code, span, name=name, known=", ".join(candidates), **details)
-        near = nearest(name, candidates)
+        one = diagnostic(code, span, name=name, known=", ".join(candidates[:_SHOWN]), **details)
+        near = nearest(name, candidates) if self.errors < _SUGGESTIONS else None
         if near:
             one = one.with_help(f"did you mean `{near}`?").with_fix(f"write `{near}`", Edit(span, near))
         self.add(one)
@@ -76,6 +78,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that a mistyped one probably meant."""
     from difflib import get_close_matches  # only a file with mistakes needs it
 
-    lowered = {one.lower(): one for one in known}
+    lowered = {one.lower(): one for one in known if abs(len(one) - len(name)) <= max(3, len(name) // 2)}
     near = get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
     return lowered[near[0]] if near else None

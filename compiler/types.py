@@ -21,6 +21,7 @@ _CODES = {
     Fault.UNKNOWN_FEATURE: "D2K0307",
     Fault.ARITY: "D2K0502",
     Fault.TYPE: "D2K0501",
+    Fault.TOO_DEEP: "D2K0514",
     Fault.DIVISION_BY_ZERO: "D2K0601",
     Fault.OVERFLOW: "D2K0602",
     Fault.DOMAIN: "D2K0603",

@@ -35,6 +35,7 @@ class WorkloadEvaluation:
     def all(self, nodes: tuple[syntax.Workload, ...]) -> tuple[Workload, ...]:
         """The workloads in order; those with mistakes are reported and left out."""
         found: list[tuple[Workload, syntax.Workload]] = []
+        by_axes: dict[tuple[tuple[str, Value], ...], Workload] = {}
         names: dict[str, Span] = {}
         for node in nodes:
             if node.name.name in names:
@@ -45,8 +46,8 @@ class WorkloadEvaluation:
             one = self.workload(node)
             if one is None:
                 continue
-            twin = next((other for other, _ in found if _same_measurement(other, one)), None)
-            if twin is not None:
+            twin = by_axes.setdefault(tuple(one.axes.items()), one)
+            if twin is not one and twin.tensors == one.tensors:
                 self._problems.report("D2K0615", node.name.span, workload=one.name, other=twin.name)
             found.append((one, node))
         if found and all(one.held_out for one, _ in found):
@@ -103,7 +104,7 @@ class WorkloadEvaluation:
             if axis.name in found:
                 self._problems.report("D2K0301", setting.name.span, name=axis.name)
                 continue
-            wanted = (axis.type,) if axis.type else ()
+            wanted = (axis.type,) if axis.type else tuple(AXIS_TYPES.values())
             typed = self._typing.expression(setting.value, Scope(), wanted, f"axis `{axis.name}`")
             value = None if typed is None else self._typing.evaluated(typed, {}, node.name.name)
             complete = complete and value is not None
@@ -323,10 +324,6 @@ class _Cost(msgspec.Struct, frozen=True):
 def workload_values(workload: Workload) -> Mapping[str, Value]:
     """Axes and lets of a workload together."""
     return {**workload.axes, **workload.lets}
-
-
-def _same_measurement(one: Workload, other: Workload) -> bool:
-    return one.axes == other.axes and one.tensors == other.tensors
 
 
 def _shown(value: Evaluated) -> str:

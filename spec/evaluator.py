@@ -24,6 +24,7 @@ from d2k.spec.expression import (
     Sequence,
     Text,
     Unary,
+    too_deep,
 )
 from d2k.spec.hardware import ARCHITECTURES, Architecture
 
@@ -54,7 +55,10 @@ def evaluate(
     node: Expression, scope: Mapping[str, Evaluated], functions: Mapping[str, Function], budget: Budget | None = None
 ) -> Evaluated:
     """The value of a well-typed expression (see `inference.infer`); raises `ExpressionError`."""
-    return _Evaluation(functions, budget or Budget()).value_of(node, scope)
+    try:
+        return _Evaluation(functions, budget or Budget()).value_of(node, scope)
+    except RecursionError:
+        raise too_deep(node) from None
 
 
 class _Evaluation:
@@ -89,8 +93,7 @@ class _Evaluation:
                 self._check_length(node, len(items))
                 return tuple(_scalar(self.value_of(item, scope)) for item in items)
             case Comprehension(element, variable, source):
-                values = _list(self.value_of(source, scope))
-                return tuple(_scalar(self.value_of(element, {**scope, variable: value})) for value in values)
+                return self._comprehension(element, variable, _list(self.value_of(source, scope)), scope)
             case Index(sequence, position):
                 return self._index(node, _list(self.value_of(sequence, scope)), self.value_of(position, scope))
             case Call(function, arguments):
@@ -102,6 +105,17 @@ class _Evaluation:
                 found = self.value_of(subject, scope)
                 assert isinstance(found, Architecture)
                 return found.features.issuperset(features)
+
+    def _comprehension(
+        self, element: Expression, variable: str, source: tuple[Scalar, ...], scope: Mapping[str, Evaluated]
+    ) -> tuple[Scalar, ...]:
+        self._budget.spend(element, len(scope) // 16)
+        inner = dict(scope)
+        found: list[Scalar] = []
+        for value in source:
+            inner[variable] = value
+            found.append(_scalar(self.value_of(element, inner)))
+        return tuple(found)
 
     def _binary(self, node: Binary, left: Evaluated, right: Evaluated) -> Evaluated:
         op = node.op

@@ -145,6 +145,7 @@ class Fault(StrEnum):
     DOMAIN = "domain"
     TOO_LONG = "too_long"
     TOO_MUCH_WORK = "too_much_work"
+    TOO_DEEP = "too_deep"
 
 
 class ExpressionError(Exception):
@@ -157,6 +158,11 @@ class ExpressionError(Exception):
         self.message = message
         self.name = name
         self.help = help
+
+
+def too_deep(node: Expression) -> ExpressionError:
+    """What ends the recursion over an expression that nests, through functions, beyond Python's limit."""
+    return ExpressionError(Fault.TOO_DEEP, node, "this expression nests too deeply", help="name its parts with `let`")
 
 
 def children(node: Expression) -> tuple[Expression, ...]:

@@ -1,4 +1,4 @@
-"""Types of expressions, found without evaluating them. A user function is typed anew for each list of argument types."""
+"""Types of expressions, found without evaluating them. A user function is typed anew for other argument types."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from d2k.spec.expression import (
     Text,
     Type,
     Unary,
+    too_deep,
 )
 from d2k.spec.hardware import FEATURES
 
@@ -73,7 +74,10 @@ def infer(node: Expression, scope: Mapping[str, Type], functions: Mapping[str, F
 
     An error inside the body of a user function is reported at the call, since the body is right for other arguments.
     """
-    return _Inference(functions).type_of(node, scope)
+    try:
+        return _Inference(functions).type_of(node, scope)
+    except RecursionError:
+        raise too_deep(node) from None
 
 
 class _Inference:
