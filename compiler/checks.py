@@ -61,7 +61,7 @@ class CheckTyping:
             self._problems.report_unknown("D2K0312", name.span, name.name, self._properties)
             return None
         if level is not None and found.level is not level:
-            help = f"`d2kc explain {level}` lists the properties of that level"
+            help = f"`d2kc explain` lists the properties of {level}"
             self._problems.report("D2K0313", name.span, help=help, name=found.id, level=found.level, wanted=level)
         filters = [self._filter(one, found, scope) for one in node.filters]
         whole = tuple(one for one in filters if one is not None)

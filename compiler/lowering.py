@@ -1,4 +1,7 @@
-"""From expressions of the syntax tree to the plain records of `d2k.spec.expression`, remembering where each stood."""
+"""From expressions of the syntax tree to the plain records of `d2k.spec.expression`, remembering where each stood.
+
+Recursive, as everything that handles expressions: the parser bounds their depth.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,6 @@ from d2k.spec.expression import (
     Unary,
     children,
 )
-
-DEPTH_LIMIT = 100
-"""Levels of nesting; the evaluator is recursive, and nobody can read a deeper expression."""
 
 _BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SECONDS = {"us": Decimal("1e-6"), "ms": Decimal("1e-3")}
@@ -69,7 +69,7 @@ def lower(node: syntax.Expression, places: Places, constants: Mapping[str, int])
 
     Raises `NotAnExpression`.
     """
-    return _Lowering(places, constants).lower(node, 0)
+    return _Lowering(places, constants).lower(node)
 
 
 class _Lowering:
@@ -77,14 +77,10 @@ class _Lowering:
         self._places = places
         self._constants = constants
 
-    def lower(self, node: syntax.Expression, depth: int) -> Expression:
-        if depth > DEPTH_LIMIT:
-            raise NotAnExpression(
-                node.span, f"this expression nests deeper than {DEPTH_LIMIT} levels", "name its parts with `let`"
-            )
-        return self._places.put(self._record(node, depth + 1), node.span)
+    def lower(self, node: syntax.Expression) -> Expression:
+        return self._places.put(self._record(node), node.span)
 
-    def _record(self, node: syntax.Expression, depth: int) -> Expression:
+    def _record(self, node: syntax.Expression) -> Expression:
         match node:
             case syntax.Name(name=name):
                 return Number(self._constants[name]) if name in self._constants else Name(name)
@@ -99,34 +95,32 @@ class _Lowering:
             case syntax.String(value=text):
                 return Text(text)
             case syntax.ListOf(elements=elements):
-                return Sequence(tuple(self.lower(element, depth) for element in elements))
+                return Sequence(tuple(self.lower(element) for element in elements))
             case syntax.Comprehension(element=element, variable=variable, iterable=iterable):
-                return Comprehension(self.lower(element, depth), variable.name, self.lower(iterable, depth))
+                return Comprehension(self.lower(element), variable.name, self.lower(iterable))
             case syntax.Call():
-                return self._call(node, depth)
+                return self._call(node)
             case syntax.Index(base=base, index=index):
-                return Index(self.lower(base, depth), self.lower(index, depth))
+                return Index(self.lower(base), self.lower(index))
             case syntax.Unary(operator=operator, operand=operand):
-                return Unary(operator, self.lower(operand, depth))
+                return Unary(operator, self.lower(operand))
             case syntax.Binary(operator=operator, left=left, right=right):
-                return Binary(operator, self.lower(left, depth), self.lower(right, depth))
+                return Binary(operator, self.lower(left), self.lower(right))
             case syntax.Membership(element=element, members=members):
-                return Among(self.lower(element, depth), tuple(self.lower(member, depth) for member in members))
+                return Among(self.lower(element), tuple(self.lower(member) for member in members))
             case syntax.Has(container=container, members=members):
-                return Has(self.lower(container, depth), tuple(_feature(member) for member in members))
+                return Has(self.lower(container), tuple(_feature(member) for member in members))
             case syntax.Conditional(condition=condition, consequence=consequence, alternative=alternative):
-                return Conditional(
-                    self.lower(condition, depth), self.lower(consequence, depth), self.lower(alternative, depth)
-                )
+                return Conditional(self.lower(condition), self.lower(consequence), self.lower(alternative))
             case syntax.FileSymbol():
                 raise NotAnExpression(
                     node.span, "a Python function has no value here", "use `draw` to make contents in Python"
                 )
 
-    def _call(self, node: syntax.Call, depth: int) -> Call:
+    def _call(self, node: syntax.Call) -> Call:
         arguments, named = [], []
         for argument in node.arguments:
-            value = self.lower(argument.value, depth)
+            value = self.lower(argument.value)
             if argument.name is not None:
                 named.append((argument.name.name, value))
             elif named:
