@@ -8,7 +8,7 @@ TOKENS_AT_ONCE = 4096
 
 
 def selection(axes: Mapping[str, int], generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """idx [B, S, Hk, NS] int32: own block, block 0, random earlier ones, then -1; gates [B, S, Hq, 2] bf16 in (0, 1)."""
+    """idx [B, S, Hk, NS] int32: own block, block 0, random earlier ones, -1; gates [B, S, Hq, 2] bf16 in (0, 1)."""
     batch, length, groups, slots, size = (axes[name] for name in ("B", "S", "Hk", "NS", "BS"))
     device = generator.device
     blocks = length // size
