@@ -106,10 +106,9 @@ class Device(Lowering):
 
     def __init__(self, module: Module, builder: Builder, interp: Interp) -> None:
         super().__init__(module, builder, interp)
-        self.inlined: set[int] = set()
-        """Functions whose bodies were lowered in place, by the identity of their node."""
-        self.blocks: dict[str, tuple[Value, ...]] = {}
+        self.blocks: Mapping[str, tuple[int | str, ...]] = {}
         """Block shapes of descriptors that host code made, by kernel parameter."""
+        self.kernel_params: dict[str, int] = {}
 
     def kernel(self, kernel: KernelDef, bound: Mapping[str, Value]) -> None:
         """Lowers a kernel's body; `bound` are parameters that stand for something else than a run-time value."""
@@ -128,6 +127,7 @@ class Device(Lowering):
                     attrs["constexpr"] = True
                 value = self.b.emit(Kind.PARAM, one.arg, (), self.place(one), attrs, None, ())
                 self.b.ops[value].variable = one.arg
+                self.kernel_params[one.arg] = value
                 env[one.arg] = bound.get(one.arg, value)
                 if attrs and one.arg not in self.b.constants and one.arg not in bound and one.arg in given:
                     default = self._in_module(func.module, given[one.arg])
@@ -276,6 +276,8 @@ class Device(Lowering):
                     return DType(draft.dtype, owner)
                 case "shape" if draft.shape:
                     return Tup(draft.shape)
+                case "block_shape" if (block := self.block_shape(owner, node)) is not None:
+                    return Tup(block)
                 case "T":
                     return self.transposed(owner, node)
                 case "value":
@@ -295,6 +297,27 @@ class Device(Lowering):
         if name == "value" and isinstance(owner, (Literal, Tup, Func)):
             return owner
         return Bound(owner, name)
+
+    def block_shape(self, descriptor: int, node: ast.AST) -> Shape:
+        """The tile shape that loads through a descriptor give."""
+        at = descriptor
+        for _ in range(64):
+            draft = self.b.ops[at]
+            if draft.kind is Kind.PHI and draft.args and draft.args[0] >= 0:
+                at = draft.args[1] if draft.name == "if" else draft.args[0]
+                continue
+            if draft.kind is Kind.DESCRIPTOR:
+                return draft.shape
+            if draft.kind is Kind.PARAM and draft.name in self.blocks:
+                return tuple(self._size(one, node) for one in self.blocks[draft.name])
+            break
+        return None
+
+    def _size(self, size: int | str, node: ast.AST) -> int:
+        if isinstance(size, int):
+            return self.b.const(size, self.place(node))
+        found = self.kernel_params.get(size)
+        return self.b.emit(Kind.CONST, size, (), self.place(node)) if found is None else found
 
     def transposed(self, value: int, node: ast.AST) -> int:
         shape = self.b.ops[value].shape
@@ -351,10 +374,8 @@ class Device(Lowering):
         node = call.node
         match callee:
             case Func():
-                self.inlined.add(id(callee.node))
                 return self.inline(callee, call, node)
             case KernelDef():
-                self.inlined.add(id(callee.func.node))
                 return self.inline(callee.func, call, node)
             case Partial():
                 joined = Call(node, (*callee.args, *call.args), {**callee.keywords, **call.keywords}, call.stars)

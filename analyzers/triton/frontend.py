@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from d2k.analyzers.triton import reach, variants
@@ -95,16 +95,16 @@ def _program(path: str, tree: ast.Module, entry: str, target: str) -> Program:
     reached = reach.reach(module, functions, entry, frozenset(reading.kernels))
     if reached.problem:
         reading.problems.append(Problem(Place(path, 1, 1), reached.problem))
-    kernels = _kernels(reading, functions, top, reached)
+    kernels, mentions = _kernels(reading, functions, top, reached)
     return Program(
         path=path,
         languages=_languages(reading, module),
         kernels=kernels,
-        functions=tuple(_function(one, reached) for one in functions),
+        functions=tuple(_function(one, reached) for one in functions if one.name not in reached.inside),
         module=top.body,
         entry=entry,
         imports=module.imports,
-        mentions=_dead_mentions(reading, kernels),
+        mentions=mentions,
         problems=tuple(reading.problems),
     )
 
@@ -238,40 +238,78 @@ def _languages(reading: Reading, module: Module) -> tuple[str, ...]:
 
 def _kernels(
     reading: Reading, functions: Sequence[Lowered], top: Lowered, reached: reach.Reached
-) -> tuple[Kernel, ...]:
+) -> tuple[tuple[Kernel, ...], tuple[Mention, ...]]:
+    """The kernels, and the calls in device functions that no live kernel contains."""
     sites: dict[int, list[variants.HostSite]] = {}
     dead_sites: dict[int, list[variants.HostSite]] = {}
     order = dict(reading.kernels)
     for one in (*functions, top):
         if one is not top and one.name in reached.inside:
             continue  # its launches stand in its callers, with their constants
-        live = one is top or one.name in reached.functions
+        running = one is top or one.name in reached.functions
         for site in one.host.sites:
             key = id(site.kernel.func.node)
             order.setdefault(key, site.kernel)
             value = one.host.b.renumbered[site.value]
-            where = sites if live else dead_sites
+            where = sites if running else dead_sites
             where.setdefault(key, []).append(variants.HostSite(one.name, value, site, one.host.b))
     referenced = {node for one in (*functions, top) for node in one.host.referenced}
     launches = bool(sites)
-    helpers: set[int] = set()
-    made: list[tuple[int, KernelDef, Reach, list[variants.HostSite]]] = []
+    called = _called(reading)
+    results: list[Kernel] = []
+    live: set[int] = set()
     for key, kernel in order.items():
         here = sites.get(key, [])
         if here:
-            made.append((key, kernel, Reach.LAUNCHED, here))
+            how = Reach.LAUNCHED
+        elif key in called or _returns_value(kernel):
+            continue  # a helper
+        elif reached.entry or (launches and key not in referenced):
+            how, here = Reach.DEAD, dead_sites.get(key, [])
         else:
-            exported = not launches and not reached.entry
-            exported = exported or (not reached.entry and key in referenced)
-            made.append((key, kernel, Reach.EXPORTED if exported else Reach.DEAD, dead_sites.get(key, [])))
-    results: dict[int, Kernel] = {}
-    for key, kernel, how, here in sorted(made, key=lambda one: one[2] is not Reach.LAUNCHED):
-        results[key] = _kernel(reading, kernel, how, here, helpers)
-    return tuple(results[key] for key in order if key in results and not (key in helpers and not sites.get(key)))
+            how, here = Reach.EXPORTED, dead_sites.get(key, [])
+        inlined: set[int] = set()
+        results.append(_kernel(reading, kernel, how, here, inlined))
+        if how is not Reach.DEAD:
+            live |= {key, *inlined}
+    return tuple(results), _dead_mentions(reading, order, live)
+
+
+def _called(reading: Reading) -> frozenset[int]:
+    """Device functions that another device function calls by name, whether or not that call runs."""
+    found: set[int] = set()
+    for key, kernel in reading.kernels.items():
+        module = kernel.func.module
+        for node in ast.walk(kernel.func.node):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in module.bindings:
+                try:
+                    value = reading.interp.global_value(module, node.id)
+                except NotConstant:
+                    continue
+                if isinstance(value, KernelDef) and id(value.func.node) != key:
+                    found.add(id(value.func.node))
+    return frozenset(found)
+
+
+def _returns_value(kernel: KernelDef) -> bool:
+    """Kernels return nothing; a device function with a result is a helper."""
+    if kernel.language not in ("triton", "gluon"):
+        return False
+    return any(isinstance(node, ast.Return) and node.value is not None for node in _own_nodes(kernel.func.node))
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function without those of functions inside it."""
+    stack = list(ast.iter_child_nodes(node))
+    while stack:
+        one = stack.pop()
+        yield one
+        if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            stack.extend(ast.iter_child_nodes(one))
 
 
 def _kernel(
-    reading: Reading, kernel: KernelDef, how: Reach, sites: Sequence[variants.HostSite], helpers: set[int]
+    reading: Reading, kernel: KernelDef, how: Reach, sites: Sequence[variants.HostSite], inlined: set[int]
 ) -> Kernel:
     """Lowers a kernel once for each way in which its compile-time decisions fall."""
     found, total = variants.specs(kernel, sites, reading.interp)
@@ -282,7 +320,7 @@ def _kernel(
         if body is None:
             if len(bodies) >= MAX_LOWERINGS:
                 continue
-            builder, body = _lower_kernel(reading, kernel, spec, helpers)
+            builder, body = _lower_kernel(reading, kernel, spec, inlined)
             bodies.append((builder, spec, body))
         made.append(Variant(spec.label, spec.constants, spec.launch, body, spec.chosen_by, spec.sites))
     pointers, numbers = pointer_params(body for _, _, body in bodies)
@@ -310,12 +348,13 @@ def _kernel(
 
 
 def _shares(builder: Builder, other: variants.Spec, spec: variants.Spec) -> bool:
-    return other.bound == spec.bound and builder.agrees(spec.constants)
+    return other.bound == spec.bound and other.blocks == spec.blocks and builder.agrees(spec.constants)
 
 
-def _lower_kernel(reading: Reading, kernel: KernelDef, spec: variants.Spec, helpers: set[int]) -> tuple[Builder, Body]:
+def _lower_kernel(reading: Reading, kernel: KernelDef, spec: variants.Spec, inlined: set[int]) -> tuple[Builder, Body]:
     builder = Builder(spec.constants)
     device = Device(kernel.func.module, builder, reading.interp)
+    device.blocks = spec.blocks
     problem = ""
     try:
         device.kernel(kernel, spec.bound)
@@ -328,7 +367,7 @@ def _lower_kernel(reading: Reading, kernel: KernelDef, spec: variants.Spec, help
         builder.unresolved.append(Mention(kernel.name, "", problem, place))
         if not any(one.text == problem for one in reading.problems):
             reading.problems.append(Problem(place, problem, (kernel.name,)))
-    helpers.update(device.inlined)
+    inlined.update(device.inlined)
     return builder, builder.body()
 
 
@@ -355,12 +394,14 @@ def _params(kernel: KernelDef, interp: Interp, pointers: frozenset[str], numbers
 # code that does not run
 
 
-def _dead_mentions(reading: Reading, kernels: Iterable[Kernel]) -> tuple[Mention, ...]:
-    """Calls inside device functions that no kernel calls, and inside kernels that nothing launches."""
-    shown = {kernel.name: kernel.reach for kernel in kernels}
+def _dead_mentions(reading: Reading, kernels: Mapping[int, KernelDef], live: set[int]) -> tuple[Mention, ...]:
     host = Host(reading.module, reading.interp, {})
-    for kernel in reading.kernels.values():
-        how = shown.get(kernel.name)
-        if how is Reach.DEAD:
+    called = _called(reading)
+    for key, kernel in kernels.items():
+        if key in live:
+            continue
+        if key in called or _returns_value(kernel):
+            host.mention_calls(kernel.func.node, "helper_not_called", kernel.name)
+        else:
             host.mention_calls(kernel.func.node, "dead_code", f"nothing launches `{kernel.name}`")
     return tuple(dict.fromkeys(host.b.mentions))

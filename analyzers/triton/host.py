@@ -80,6 +80,7 @@ WRAPPERS = frozenset(
 )
 DESCRIPTORS = ("TensorDescriptor", "TensorDescriptor.from_tensor")
 MAX_HOST_OPS = 12_000
+MAX_TABLE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,6 @@ class Host(Lowering):
     def __init__(self, module: Module, interp: Interp, operators: Mapping[str, Func]) -> None:
         super().__init__(module, Builder(max_ops=MAX_HOST_OPS), interp)
         self.sites: list[Site] = []
-        self.inlined: set[int] = set()
-        """Functions whose bodies were lowered in place, by the identity of their node."""
         self.referenced: set[int] = set()
         """Kernels that are used otherwise than by a launch, by the identity of their node."""
         self.operators = operators
@@ -112,8 +111,10 @@ class Host(Lowering):
         env: Env = dict(func.env)
         self.frames.append(Frame(func.module, env, node, 0, NONE))
         try:
+            given = dict(defaults(func))
             for position, one in enumerate(parameters(node)):
-                value = self.b.emit(Kind.PARAM, one.arg, (), self.place(one))
+                attrs = self._parameter(one, given.get(one.arg), func.module)
+                value = self.b.emit(Kind.PARAM, one.arg, (), self.place(one), attrs)
                 self.b.ops[value].variable = one.arg
                 env[one.arg] = value
                 if position == 0 and owner is not None and _takes_self(node):
@@ -124,6 +125,21 @@ class Host(Lowering):
             self.block(node.body)
         finally:
             self.frames.pop()
+
+    def _parameter(self, node: ast.arg, default: ast.expr | None, module: Module) -> dict[str, AttrValue]:
+        """`default`, if it is a constant other than None, and `bool` for a parameter that is true or false."""
+        attrs: dict[str, AttrValue] = {}
+        if default is not None:
+            try:
+                value = self.interp.eval(default, {}, module)
+            except NotConstant:
+                value = None
+            if isinstance(value, (bool, int, float, str)):
+                attrs["default"] = value
+        annotated = isinstance(node.annotation, ast.Name) and node.annotation.id == "bool"
+        if annotated or isinstance(attrs.get("default"), bool):
+            attrs["bool"] = True
+        return attrs
 
     def module_code(self, module: Module) -> None:
         """What runs on import; the `__main__` block is a program of its own."""
@@ -237,6 +253,8 @@ class Host(Lowering):
                 return self._selected(tuple(items.values()), index, node)
             case Tup(items) if items and all(_is_kernel(one) for one in items):
                 return self._selected(items, index, node)
+            case Dict(items, False) if 0 < len(items) <= MAX_TABLE:
+                return self._looked_up(tuple(items.values()), index, node)
             case Opaque() | Named() if isinstance(index, (Tup, Func)):
                 return Gridded(owner, index)
             case _:
@@ -261,6 +279,15 @@ class Host(Lowering):
             chosen = Choice(condition, one, chosen)
         return chosen
 
+    def _looked_up(self, values: Sequence[Value], index: Value, node: ast.AST) -> Value:
+        """An item of a table by a key that only a run can tell: one of its values."""
+        key = self.ref(index, node)
+        chosen = values[-1]
+        for one in reversed(values[:-1]):
+            condition = self.b.emit(Kind.HOST_CALL, "select", (key,), self.place(node))
+            chosen = self.merge(condition, one, chosen, node)
+        return chosen
+
     def store_subscript(self, owner: Value, index: Value, value: Value, node: ast.Subscript) -> None:
         if isinstance(owner, Dict) and isinstance(node.value, ast.Name) and node.value.id in self.env:
             key = self.constant(index)
@@ -283,7 +310,6 @@ class Host(Lowering):
             case Gridded(kernel, grid):
                 return self.launch(kernel, grid, call)
             case Func():
-                self.inlined.add(id(callee.node))
                 return self.inline(callee, call, node)
             case Partial():
                 joined = Call(node, (*callee.args, *call.args), {**callee.keywords, **call.keywords}, call.stars)

@@ -123,6 +123,8 @@ class Lowering:
         self.interp = interp
         self.frames: list[Frame] = [Frame(module, {}, module.tree, 0, NONE)]
         self.global_depth = 0
+        self.inlined: set[int] = set()
+        """Functions whose bodies were lowered in place, by the identity of their node."""
         self._assigned: dict[int, tuple[str, ...]] = {}
 
     # hooks
@@ -1099,6 +1101,7 @@ class Lowering:
         depth = sum(1 for frame in self.frames if frame.node is func.node)
         if len(self.frames) > MAX_INLINE_DEPTH or depth >= MAX_RECURSION:
             return self.unknown(func.qualname, node, tuple(self.ref(one, node) for one in call.args))
+        self.inlined.add(id(func.node))
         env: Env = {**func.env, **self.bind(func, call, node)}
         here = self.place(node)
         calls, guards = self.b.calls, self.b.guards

@@ -577,22 +577,6 @@ def _make_descriptor(device: Device, a: Args) -> Value:
     return device.b.emit(Kind.DESCRIPTOR, "", args, device.place(a.node), attrs, None, block)
 
 
-def _block(device: Device, descriptor: int) -> tuple[int, ...] | None:
-    """The tile shape that loads through a descriptor give."""
-    at = descriptor
-    for _ in range(64):
-        draft = device.b.ops[at]
-        if draft.kind is Kind.PHI and draft.args and draft.args[0] >= 0:
-            at = draft.args[1] if draft.name == "if" else draft.args[0]
-            continue
-        if draft.kind is Kind.DESCRIPTOR:
-            return draft.shape
-        if draft.kind is Kind.PARAM and draft.name in device.blocks:
-            return tuple(device.ref(one, device.frame.node) for one in device.blocks[draft.name])
-        break
-    return None
-
-
 def _descriptor_attrs(a: Args) -> Attrs:
     attrs: Attrs = {"space": "global", "via": "descriptor"}
     for key, name in (("eviction_policy", "eviction"), ("cache_modifier", "cache")):
@@ -611,7 +595,7 @@ def _descriptor_load(device: Device, a: Args) -> Value:
         device.place(a.node),
         _descriptor_attrs(a),
         None,
-        _block(device, descriptor),
+        device.block_shape(descriptor, a.node),
     )
 
 

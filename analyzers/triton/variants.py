@@ -7,15 +7,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from d2k.analyzers.triton.builder import Builder
-from d2k.analyzers.triton.device import parameters
+from d2k.analyzers.triton.choices import Choices, assignments, evaluate
+from d2k.analyzers.triton.device import constexpr_names, parameters
+from d2k.analyzers.triton.hooks import hooked_blocks
 from d2k.analyzers.triton.host import Site
 from d2k.analyzers.triton.interp import Interp, NotConstant
 from d2k.analyzers.triton.lowering import defaults
 from d2k.analyzers.triton.tuning import OPTIONS
 from d2k.analyzers.triton.values import UNKNOWN, Config, DType, Func, KernelDef, Literal, Named, Tup, Value
-from d2k.spec.facts import AttrValue, Constant, Launch
+from d2k.spec.facts import AttrValue, Constant, Kind, Launch
 
 MAX_VARIANTS = 64
+
+COMPUTED = "computed"
+"""Stands for a launch option that is given, but not as a constant."""
+
+
+Block = tuple[int | str, ...]
+"""A descriptor's block shape: sizes, or names of the kernel's constants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,7 @@ class Spec:
     constants: dict[str, Constant]
     launch: Launch
     bound: dict[str, Value]
+    blocks: dict[str, Block]
     chosen_by: str
     sites: tuple[tuple[str, int], ...] = ()
     tuned: tuple[str, ...] = ()
@@ -46,12 +56,15 @@ class _Given:
     constants: dict[str, Constant] = field(default_factory=dict)
     options: dict[str, Constant] = field(default_factory=dict)
     bound: dict[str, Value] = field(default_factory=dict)
+    blocks: dict[str, Block] = field(default_factory=dict)
     sites: list[tuple[str, int]] = field(default_factory=list)
 
 
 def specs(kernel: KernelDef, sites: Sequence[HostSite], interp: Interp) -> tuple[tuple[Spec, ...], int]:
     """The variants to lower, in a fixed order, and how many there are before the cap."""
-    given = _distinct([_site(one) for one in sites]) or [_Given()]
+    node = kernel.func.node
+    constexprs = frozenset() if isinstance(node, ast.Lambda) else constexpr_names(node, kernel.func.module)
+    given = _distinct([one for site in sites for one in _site(site, constexprs)]) or [_Given()]
     fallback = _defaults(kernel, interp)
     configs: Sequence[Config | None] = kernel.configs or (None,)
     found: list[Spec] = []
@@ -65,26 +78,31 @@ def specs(kernel: KernelDef, sites: Sequence[HostSite], interp: Interp) -> tuple
     return tuple(kept), total
 
 
-def _site(host: HostSite) -> _Given:
+def _site(host: HostSite, constexprs: frozenset[str]) -> list[_Given]:
+    """What a launch gives the kernel: once for each way in which the host conditions behind its constants fall."""
+    arguments, options = host.site.arguments, host.site.options
+    wanted = [value for name, value in arguments.items() if name in constexprs or name in OPTIONS]
+    choices = assignments(host.builder, (*wanted, *options.values()), host.site.value)
+    return [_given(host, constexprs, choice) for choice in choices]
+
+
+def _given(host: HostSite, constexprs: frozenset[str], choice: Choices) -> _Given:
     given = _Given(sites=[(host.function, host.value)])
+    builder = host.builder
     for name, value in host.site.arguments.items():
-        _take(host.builder, name, value, given)
+        _take(builder, name, value, choice if name in constexprs or name in OPTIONS else {}, given)
         if name in OPTIONS and name in given.constants:
             given.options[name] = given.constants[name]
     for name, value in host.site.options.items():
-        known = _known(host.builder, value)
+        known = _known(builder, value, choice)
         if not isinstance(known, _Absent):
             given.options[name] = known
         elif isinstance(value, Tup):
-            sizes = [_known(host.builder, one) for one in value.items]
-            given.options[name] = "x".join(str(one) for one in sizes)
+            sizes = [_known(builder, one, choice) for one in value.items]
+            given.options[name] = "x".join(str(one) for one in sizes if not isinstance(one, _Absent))
         else:
             given.options[name] = COMPUTED
     return given
-
-
-COMPUTED = "computed"
-"""Stands for a launch option that is given, but not as a constant."""
 
 
 class _Absent:
@@ -94,28 +112,53 @@ class _Absent:
 _ABSENT = _Absent()
 
 
-def _known(builder: Builder, value: Value) -> Constant | _Absent:
+def _known(builder: Builder, value: Value, choice: Choices) -> Constant | _Absent:
     if isinstance(value, Literal):
         return value.value
     if isinstance(value, int):
         known = builder.known[value]
+        if known is UNKNOWN:
+            known = evaluate(builder, value, choice)
         return _ABSENT if known is UNKNOWN else known
     if isinstance(value, DType) and value.name is not None:
         return value.name
     return _ABSENT
 
 
-def _take(builder: Builder, name: str, value: Value, given: _Given) -> None:
-    known = _known(builder, value)
+def _take(builder: Builder, name: str, value: Value, choice: Choices, given: _Given) -> None:
+    known = _known(builder, value, choice)
     if not isinstance(known, _Absent):
         given.constants[name] = known
-    if isinstance(value, (DType, Func, KernelDef, Named)) and value != DType(None):
-        if not (isinstance(value, DType) and value.name is None):
+    if isinstance(value, DType):
+        if value.name is not None:
             given.bound[name] = value
+    elif isinstance(value, (Func, KernelDef, Named)):
+        given.bound[name] = value
     elif isinstance(value, Tup):
-        inner = [_known(builder, one) for one in value.items]
+        inner = [_known(builder, one, choice) for one in value.items]
         if inner and not any(isinstance(one, _Absent) for one in inner):
             given.bound[name] = Tup(tuple(Literal(one) for one in inner if not isinstance(one, _Absent)))
+    elif isinstance(value, int):
+        block = _block(builder, value)
+        if block is not None:
+            given.blocks[name] = block
+
+
+def _block(builder: Builder, value: int) -> Block | None:
+    """The block shape of a descriptor that host code made."""
+    draft = builder.ops[value]
+    if draft.kind is not Kind.DESCRIPTOR or draft.shape is None:
+        return None
+    sizes: list[int | str] = []
+    for one in draft.shape:
+        known = builder.known[one]
+        if isinstance(known, int):
+            sizes.append(known)
+        elif builder.ops[one].attrs.get("meta"):
+            sizes.append(builder.ops[one].name)
+        else:
+            return None
+    return tuple(sizes)
 
 
 def _distinct(given: Iterable[_Given]) -> list[_Given]:
@@ -123,12 +166,17 @@ def _distinct(given: Iterable[_Given]) -> list[_Given]:
     found: list[_Given] = []
     for one in given:
         for other in found:
-            if (one.constants, one.options, one.bound) == (other.constants, other.options, other.bound):
+            if _content(one) == _content(other):
                 other.sites.extend(one.sites)
                 break
         else:
             found.append(one)
     return found
+
+
+def _content(one: _Given) -> tuple[object, ...]:
+    types = {name: type(value) for name, value in one.constants.items()}  # 1 and True are different constants
+    return one.constants, types, one.options, one.bound, one.blocks
 
 
 def _defaults(kernel: KernelDef, interp: Interp) -> dict[str, Constant]:
@@ -149,8 +197,12 @@ def _spec(
     constants = {**fallback, **given.constants}
     options: dict[str, Constant] = {**_constants(kernel.options), **given.options}
     bound = dict(given.bound)
+    blocks = dict(given.blocks)
     tuned: tuple[str, ...] = ()
     if config is not None:
+        hook = config.options.get("pre_hook")
+        if hook is not None:
+            blocks = hooked_blocks(hook, interp, _constants(config.kwargs)) if isinstance(hook, Func) else {}
         constants.update(_constants(config.kwargs))
         for name, value in config.kwargs.items():
             if isinstance(value, (DType, Func, KernelDef, Named, Tup)):
@@ -171,7 +223,7 @@ def _spec(
     if config is None and kernel.heuristics:
         chosen = "heuristic"
     known = {name: value for name, value in constants.items() if name in names}
-    return Spec(known, _launch(options), bound, chosen, tuple(given.sites), tuned)
+    return Spec(known, _launch(options), bound, blocks, chosen, tuple(given.sites), tuned)
 
 
 def _heuristic(
@@ -235,6 +287,7 @@ def _unique(found: Sequence[Spec]) -> list[Spec]:
             one.launch.pdl,
             one.launch.cooperative,
             tuple(one.launch.options.items()),
+            tuple(sorted(one.blocks.items())),
             tuple(sorted(one.bound)),
             tuple(id(value) if isinstance(value, (Func, KernelDef)) else str(value) for value in one.bound.values()),
         )
