@@ -52,10 +52,12 @@ class Roles:
             for function in program.functions:
                 if function.reachable:
                     self._functions.setdefault(_short(function.name), (index, function))
+        named = {_short(function.name) for program in programs for function in program.functions}
+        self._prepared = 1 if task.prepare in named else 0
         self._calls = dict(self._find_calls())
         self._tensors = {tensor.name: frozenset({tensor.name, tensor.role} - {""}) for tensor in task.tensors}
-        named = [(one.name, one.role) for one in task.axes] + [(one.name, one.role) for one in task.lets]
-        self._axes = {name: frozenset({name, name.lower(), role} - {""}) for name, role in named}
+        roles = [(one.name, one.role) for one in task.axes] + [(one.name, one.role) for one in task.lets]
+        self._axes = {name: frozenset({name, name.lower(), role} - {""}) for name, role in roles}
         self._task_words = frozenset().union(*self._tensors.values(), *self._axes.values())
         self._known: dict[tuple[str, str, str], Origins | None] = {}
 
@@ -167,10 +169,17 @@ class Roles:
         return tuple(dict.fromkeys(found)) or UNBOUND
 
     def _entry_origin(self, function: Function, param: str) -> Origins:
+        """A parameter of the entry: what `prepare` returned if there is one, then tensors, then, in C, sizes."""
         names = [one.name for one in function.params]
-        if param not in names or names.index(param) >= len(self._task.arguments):
+        if param not in names:
             return UNBOUND
-        return (self._tensors[self._task.arguments[names.index(param)].name],)
+        at = names.index(param) - self._prepared
+        arguments, sizes = self._task.arguments, self._task.sizes
+        if 0 <= at < len(arguments):
+            return (self._tensors[arguments[at].name],)
+        if 0 <= at - len(arguments) < len(sizes):
+            return (self._axes[sizes[at - len(arguments)]],)
+        return UNBOUND
 
     def _pointer_offset(self, operands: list[Origins]) -> Origins:
         """`pointer + offset`: the one operand that is a tensor."""

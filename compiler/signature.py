@@ -35,17 +35,10 @@ def prepared_signature(task: Task) -> str:
     return _python(task.entry, ["state: object", *(_python_parameter(one) for one in task.arguments)], "None")
 
 
-def c_axes(task: Task) -> tuple[str, ...]:
-    """The sizes that a C entry gets: integer axes and, where an axis is a list, the integers derived from it too."""
-    lists = any(one.type.endswith("s") for one in task.axes)
-    axes = [one.name for one in task.axes if one.type == "int"]
-    return (*axes, *(one.name for one in task.lets if lists and one.type == "int"))
-
-
 def c_signature(task: Task) -> str:
     """`extern "C" int run(const void* A, …, int64_t M, …, cudaStream_t stream)`, broken over lines if it is long."""
     parameters = [_c_parameter(one) for one in task.arguments]
-    parameters += [f"int64_t {name}" for name in c_axes(task)]
+    parameters += [f"int64_t {name}" for name in task.sizes]
     return _wrapped(f'extern "C" int {task.entry}(', [*parameters, "cudaStream_t stream"], ")")
 
 

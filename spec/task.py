@@ -222,6 +222,13 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The entry's parameters in calling order: inputs, then outputs and inouts."""
         return self.inputs + self.outputs
 
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Integers that a C entry gets after its arguments: axes and, where one is a list, those derived from it."""
+        lists = any(one.type.endswith("s") for one in self.axes)
+        axes = tuple(one.name for one in self.axes if one.type == "int")
+        return axes + tuple(one.name for one in self.lets if lists and one.type == "int")
+
     def tensor(self, name: str) -> Tensor:
         return next(one for one in self.tensors if one.name == name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from submissions import PATH, host, op, program, task, tensor
 
 from d2k.analyzers.roles import UNBOUND, Roles
@@ -134,9 +135,25 @@ def test_calls_from_code_that_does_not_run_do_not_bind() -> None:
     assert Roles(GEMM, (code,)).words(PATH, "k", "x") == (ACTIVATION,)
 
 
-def test_more_parameters_than_tensors() -> None:
-    code = program(host("run", ("a", "w", "y", "extra"), launch(3, params=("x",))), params=("x",))
-    assert Roles(GEMM, (code,)).words(PATH, "k", "x") == UNBOUND
+def test_sizes_follow_the_tensors_in_c() -> None:
+    # run(A, W, Y, M, N, K, stream)
+    code = program(
+        host("run", ("a", "w", "y", "m", "n", "k", "stream"), launch(4, 6, params=("n", "s"))), params=("n", "s")
+    )
+    roles = Roles(GEMM, (code,))
+    assert roles.words(PATH, "k", "n") == (frozenset({"N", "n", "vocab"}),)
+    assert roles.words(PATH, "k", "s") == UNBOUND
+
+
+def test_what_prepare_returned_comes_first() -> None:
+    code = program(
+        host("run", ("state", "a", "w", "y"), launch(0, 2, params=("packed", "w"))),
+        host("prepare", ("w",), reachable=False),
+        params=("packed", "w"),
+    )
+    roles = Roles(msgspec.structs.replace(GEMM, prepare="prepare"), (code,))
+    assert roles.words(PATH, "k", "packed") == UNBOUND
+    assert roles.words(PATH, "k", "w") == (WEIGHT,)
 
 
 def test_without_an_entry_nothing_is_bound() -> None:
