@@ -12,7 +12,7 @@ from d2k.report.paint import MARKS
 from d2k.spec.audit import Verdict
 
 _ID_COLUMNS = 22
-_TITLE_COLUMNS = 28
+_TITLE_COLUMNS = 27
 
 
 _ARROW = (

@@ -19,8 +19,14 @@
   const reveal = (line) => {
     const box = line.closest(".code");
     line.closest("details").open = true;
-    box.scrollTo({ top: line.offsetTop - box.offsetTop - box.clientHeight / 3 });
+    box.scrollTo({ top: line.offsetTop - box.clientHeight / 3 });
   };
+
+  // Sources begin where their evidence does.
+  all(".code").forEach((box) => {
+    const first = box.querySelector(".marked");
+    if (first) reveal(first);
+  });
 
   const activate = (chosen) => {
     all(".item.active, .line.active").forEach((one) => one.classList.remove("active"));
