@@ -225,7 +225,7 @@ class Lowering:
     def dotted(self, node: ast.expr) -> str:
         """How the source names a callee, aliases resolved where they can be: `triton.language.dot`, `.store`."""
         parts: list[str] = []
-        at = node
+        at = node.value if isinstance(node, ast.Subscript) else node  # `kernel[grid](…)` is a call of `kernel`
         while isinstance(at, ast.Attribute):
             parts.append(at.attr)
             at = at.value

@@ -36,9 +36,7 @@ def reach(module: Module, functions: Sequence[Lowered], entry: str, kernels: fro
             return Reached(frozenset(), frozenset(), entry, text)
         roots = named
     else:
-        inlined = {node for one in functions for node in one.host.inlined if node != id(one.func.node)}
-        free = [one for one in functions if id(one.func.node) not in inlined]
-        roots = [one for one in free if is_public(one.name) and not _is_secondary(one.func.node)] or free
+        roots = _roots(functions)
     reached = {one.name for one in roots}
     inside: set[str] = set()
     for one in roots:
@@ -49,6 +47,17 @@ def reach(module: Module, functions: Sequence[Lowered], entry: str, kernels: fro
                 if name.rpartition(".")[2] != "backward":
                     inside.add(name)
     return Reached(frozenset(reached), frozenset(inside - {one.name for one in roots}), entry)
+
+
+def _roots(functions: Sequence[Lowered]) -> list[Lowered]:
+    """Public functions that no other public one calls; without any, all functions that no other one calls."""
+    public = [one for one in functions if is_public(one.name) and not _is_secondary(one.func.node)]
+    for candidates in (public, functions):
+        inside = {node for one in candidates for node in one.host.inlined if node != id(one.func.node)}
+        free = [one for one in candidates if id(one.func.node) not in inside]
+        if free:
+            return free
+    return list(functions)
 
 
 def is_public(name: str) -> bool:

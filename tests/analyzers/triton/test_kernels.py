@@ -295,7 +295,14 @@ def test_unknown_callee_is_unresolved() -> None:
 def test_aliases(header: str, call: str) -> None:
     from d2k.analyzers.triton.frontend import read
 
-    code = f"import triton\nimport triton.language as tl\n{header}\n@triton.jit\ndef k(p):\n    tl.store(p, {call}(tl.load(p)))\n"
+    code = f"""
+import triton
+import triton.language as tl
+{header}
+@triton.jit
+def k(p):
+    tl.store(p, {call}(tl.load(p)))
+"""
     lowered = read("k.py", code).kernels[0].variants[0].body
     assert one(lowered, Kind.ELEMENTWISE).name == "exp2"
     assert lowered.unresolved == ()
