@@ -67,7 +67,11 @@ class Page:
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         scheme = "dark" if dark else "light"
-        self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        # without motion an element stands still when it is clicked
+        features = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+        self.command(
+            "Emulation.setEmulatedMedia", features=[{"name": name, "value": value} for name, value in features.items()]
+        )
         self._loaded = False
         self.command("Page.navigate", url=path.as_uri() + fragment)
         while not self._loaded:

@@ -16,6 +16,7 @@ from d2k.cli.options import include_option, json_option, out_option
 @include_option
 @click.option("--why", metavar="ITEM", help="Unfold one guidance item: its check term by term, and its evidence.")
 @click.option("--fail-under", type=click.FloatRange(0, 100), metavar="N", help="Exit code 1 if the score is below N.")
+@click.option("--diff", is_flag=True, help="Judge two files as two submissions and show what differs.")
 @click.option("--html", "html", metavar="FILE", help="Write a self-contained page as well.")
 @click.option(
     "--format",
@@ -35,6 +36,7 @@ def command(
     include: tuple[str, ...],
     why: str | None,
     fail_under: float | None,
+    diff: bool,
     html: str | None,
     form: str,
     as_json: bool,
@@ -49,10 +51,20 @@ def command(
     d2kc audit kernel.py --task task.d2k --why pipeline
     d2kc audit kernel.cu --task gemm_bias_gelu --target sm_90a --json
     d2kc audit kernel.py --task attn_prefill_gqa --html audit.html --fail-under 60
+    d2kc audit before.py after.py --task attn_prefill_gqa --diff
     """
     from d2k.cli.audits import judge, page
     from d2k.cli.outputs import colour, emit, width
 
+    if diff:
+        from d2k.cli.failure import InputError
+        from d2k.report.terminal import render_audit_diff
+
+        if len(files) != 2:
+            raise InputError(f"--diff compares two files; {len(files)} were named.")
+        first, second = (judge((file,), task_name, target, workload, entry, include).audit for file in files)
+        emit(render_audit_diff(first, second, colour() and out is None, width()), out)
+        return 0
     judged = judge(files, task_name, target, workload, entry, include)
     if html is not None:
         emit(page(judged), html)
