@@ -56,6 +56,7 @@ class Kind(StrEnum):
     # instruction
     CAST = "cast"  # name cast | bitcast; the result's dtype is `Op.dtype`; [saturate] [packed]
     SHAPE = "shape"  # trans reshape expand_dims broadcast permute split join slice index cat flip
+    # insert: args (array, value, indices…), the array with one element (or row) replaced
     REDUCE = "reduce"  # sum max min argmax argmin prod and or xor | custom; over elements of a tile [axis]
     SCAN = "scan"  # sum prod | associative [axis] [outputs n] [combine: a word for what the combine function computes]
     SORT = "sort"  # sort topk

@@ -25,7 +25,8 @@ from d2k.analyzers.cuda.syntax import (
 PURE = frozenset(
     {
         "min", "max", "fminf", "fmaxf", "fmaf", "__fmaf_rn", "expf", "__expf", "exp2f", "logf", "sqrtf", "rsqrtf",
-        "__ldg", "__shfl_xor_sync", "__shfl_down_sync", "__shfl_up_sync", "__shfl_sync", "fabsf", "static_cast", "float", "int",
+        "__ldg", "__shfl_xor_sync",
+        "__shfl_down_sync", "__shfl_up_sync", "__shfl_sync", "fabsf", "static_cast", "float", "int",
         "__float2half", "__half2float", "__float2bfloat16", "__bfloat162float", "make_float4", "make_float2", "sizeof",
         "__syncthreads", "__syncwarp", "ceil_div", "cdiv", "abs", "floorf",
     }

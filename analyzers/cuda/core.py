@@ -56,6 +56,9 @@ class Core:
         self.params: dict[str, int] = {}
         self.globals: dict[tuple[str, int], Thing] = {}
         self.shared_members: dict[tuple[int, str], int] = {}
+        self.tmem_allocations: list[int] = []
+        self.written_addresses: dict[int, int] = {}
+        """Where the address of a tensor-memory allocation was written to."""
 
     # emission
 
@@ -346,6 +349,8 @@ class Core:
 
     def _load(self, ref: MemRef, extra: Mapping[str, AttrValue] = NO_ATTRS) -> Thing:
         type_ = ref.type
+        if ref.address in self.written_addresses:
+            return Val(self.written_addresses[ref.address], type_)
         attrs = self.access_attrs(type_, ref.space, "vector" if self.is_wide(type_) else "pointer")
         attrs.update(extra)
         value = self.emit(Kind.LOAD, "load", (ref.address, NONE), attrs, type_.dtype if not type_.pointer else None)
@@ -365,6 +370,8 @@ class Core:
     def _read_array(self, ref: ArrayRef) -> Thing:
         if ref.type.dims:
             return ref
+        if ref.base in self.written_addresses and not any(self.known(index) for index in ref.indices):
+            return Val(self.written_addresses[ref.base], ref.type)
         attrs = self.access_attrs(ref.type, ref.space, "vector" if self.is_wide(ref.type) else "array")
         value = self.emit(Kind.LOAD, "load", (ref.base, NONE, *ref.indices), attrs, ref.type.dtype)
         if ref.type.pointer:
