@@ -144,7 +144,11 @@ class BodyView:
 
     def strip(self, value: int) -> int:
         """The value behind casts, reshapes, broadcasts, conditions on entry and copies."""
-        while self.op(value).kind in (Kind.CAST, Kind.SHAPE) and self.op(value).args and self.op(value).name != "index":
+        while (
+            self.op(value).kind in (Kind.CAST, Kind.SHAPE)
+            and self.op(value).args
+            and self.op(value).name not in ("index", "insert")
+        ):
             value = self.op(value).args[0]
         return value
 
