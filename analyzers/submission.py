@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from d2k.spec.facts import Kind, Program
-from d2k.spec.finding import FileReport, Finding, Instance, KernelSummary, Reason, Status, Why
+from d2k.spec.finding import FileReport, Finding, Instance, KernelSummary, Lack, Reason, Status, Why
 from d2k.spec.vocabulary import Property, vocabulary
 
 
@@ -46,6 +46,7 @@ class Submission:
     def __init__(self, reports: tuple[FileReport, ...], programs: tuple[Program, ...]) -> None:
         self.reports = reports
         self._findings = {(report.path, one.id): one for report in reports for one in report.properties}
+        self._by_variant: dict[tuple[str, str], _Indexed] = {}
         elsewhere = _names_launched(programs)
         self.kernels = tuple(
             (report.path, kernel)
@@ -79,8 +80,12 @@ class Submission:
         declared = vocabulary().get(identifier)
         if declared is not None and declared.scope == "program":
             return self._in_program(identifier)
-        finding = self._findings.get((variant.path, identifier))
-        return _in_variant(finding, variant) if finding is not None else _unseen(identifier)
+        key = (variant.path, identifier)
+        if key not in self._findings:
+            return _unseen(identifier)
+        if key not in self._by_variant:
+            self._by_variant[key] = _indexed(self._findings[key])
+        return self._by_variant[key].observe(variant)
 
     def _in_program(self, identifier: str) -> Observed:
         """A property of host code and kernels together: present if any file with a launched kernel has it."""
@@ -118,15 +123,32 @@ class Submission:
                 yield Instance(instance.kernel, instance.config, dict(attributes), {}, instance.evidence)
 
 
-def _in_variant(finding: Finding, variant: Variant) -> Observed:
-    own = tuple(one for one in finding.instances if (one.kernel, one.config) == (variant.kernel, variant.config))
-    if own:
-        return Observed(Status.PRESENT, own)
-    for lack in finding.lacks:
-        if lack.kernel == variant.kernel and (variant.config in lack.configs or not lack.configs):
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    """A finding by (kernel, configuration); a lack that names no configuration stands for all of its kernel."""
+
+    finding: Finding
+    instances: Mapping[tuple[str, str], tuple[Instance, ...]]
+    lacks: Mapping[tuple[str, str], Lack]
+
+    def observe(self, variant: Variant) -> Observed:
+        key = (variant.kernel, variant.config)
+        own = self.instances.get(key)
+        if own is not None:
+            return Observed(Status.PRESENT, own)
+        lack = self.lacks.get(key) or self.lacks.get((variant.kernel, ""))
+        if lack is not None:
             return Observed(lack.status, why=lack.why)
-    status = Status.UNKNOWN if finding.status is Status.UNKNOWN else Status.ABSENT
-    return Observed(status, why=finding.why or Why(Reason.NO_TRACE))
+        status = Status.UNKNOWN if self.finding.status is Status.UNKNOWN else Status.ABSENT
+        return Observed(status, why=self.finding.why or Why(Reason.NO_TRACE))
+
+
+def _indexed(finding: Finding) -> _Indexed:
+    instances: dict[tuple[str, str], list[Instance]] = {}
+    for one in finding.instances:
+        instances.setdefault((one.kernel, one.config), []).append(one)
+    lacks = {(lack.kernel, config): lack for lack in finding.lacks for config in lack.configs or ("",)}
+    return _Indexed(finding, {key: tuple(found) for key, found in instances.items()}, lacks)
 
 
 def _unseen(identifier: str) -> Observed:
