@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
@@ -37,6 +38,9 @@ MAX_ERRORS = 50
 
 MAX_REPAIRS = 200
 """Repairs, silent ones included, before the parser gives up; bounds the time on rubbish."""
+
+MAX_SCANS = 8
+"""How often all tokens may be looked at in search of the next statement; keeps the time linear."""
 
 _HARD_WORDS = ("and", "or", "not", "in", "has", "if", "then", "else", "for", "true", "false", "L1", "L2", "L3")
 
@@ -195,6 +199,7 @@ class Recovery:
         self.gave_up = False
         self._errors = 0
         self._repairs = 0
+        self._scanned = 0
         self._quiet_before = 0
         """Errors at tokens that begin before this offset follow from one that was reported."""
         self._misplaced: set[str] = set()
@@ -207,7 +212,8 @@ class Recovery:
     def repair(self, index: int) -> int:
         """The token at `index` does not fit. Report it, change tokens or stacks, and return where to read on."""
         self._repairs += 1
-        if self._errors >= MAX_ERRORS or self._repairs > MAX_REPAIRS:
+        exhausted = self._scanned > MAX_SCANS * len(self.tokens.kinds)
+        if self._errors >= MAX_ERRORS or self._repairs > MAX_REPAIRS or exhausted:
             self._stop(index)
             return index
         if self._kind(index).startswith("BAD_"):
@@ -589,7 +595,7 @@ class Recovery:
     def _homes(self, index: int) -> str:
         """In which blocks a misspelt word would be known."""
         for block in _blocks().statements:
-            meant = nearest(self._text(index), _statement_words(block))
+            meant = _nearest_statement(self._text(index), block)
             if meant:
                 return f"`{meant}` is a statement of {_WITH_ARTICLE[block]}"
         return ""
@@ -604,9 +610,9 @@ class Recovery:
         if where in homes:
             return None
         early = self._early_brace(index)
-        if early is not None:
+        if early is not None and not self._misplaced:
             self._report(self._closed_early(early), index)
-        elif not self._misplaced & set(homes):
+        elif early is None and not self._misplaced & set(homes):
             self._report(
                 diagnostic(
                     "D2K0207",
@@ -793,11 +799,9 @@ class Recovery:
         self._lose(self._start(index), len(self.source.text))
         return self._close_all(end)
 
-    def _misspelt_statement(self, index: int, words: Sequence[str]) -> bool:
-        """Whether a line begins with a word that is nearly one of these; the parser will then stumble over it."""
-        if self._kind(index) != "NAME" or not self._first_on_line(index):
-            return False
-        return nearest(self._text(index), words) is not None
+    def _misspelt(self, index: int, block: str) -> bool:
+        """Whether a line begins here with nearly the word of a statement; the parser will then stumble over it."""
+        return self._first_on_line(index) and _nearest_statement(self._text(index), block) is not None
 
     def _next_statement(self, start: int, strict: bool) -> tuple[int, int] | None:
         """Where the next statement begins, and the height of the stacks that accepts it.
@@ -808,36 +812,41 @@ class Recovery:
         """
         kinds, blocks = self.tokens.kinds, _blocks()
         rbrace = lexicon().number["RBRACE"]
-        open_brackets = self._inner_brackets()
-        inner = len(open_brackets)
+        owed = self._inner_brackets()
+        counts = Counter(owed)
+        inner = len(owed)
+        braces = 0  # opened on the way
         heights: dict[tuple[int, ...], int] = {}
+        floor = self._floor()
         block = self._block()
-        words = _statement_words(block.kind if block else "file")
+        where = block.kind if block else "file"
 
         def height_for(*sequence: int) -> int:
+            """The whole stacks if the statement read last is complete, else below what is unfinished."""
             if sequence not in heights:
                 states = self.stacks.states
+                candidates = (len(states) - 1, *range(min(floor, len(states) - 1), -1, -1))
                 heights[sequence] = next(
-                    (
-                        height
-                        for height in range(len(states) - 1, -1, -1)
-                        if sequence[0] in automaton().moves[states[height]]
-                        and automaton().accepts(states[: height + 1], sequence, keyword=0)
-                    ),
-                    -1,
+                    (one for one in candidates if automaton().accepts(states[: one + 1], sequence, keyword=0)), -1
                 )
             return heights[sequence]
 
         for place in range(start, len(kinds) - 1):
             kind = kinds[place]
             name = self._kind(place)
+            self._scanned += 1
             if name in _OPENERS:
-                open_brackets.append(_OPENERS[name])
+                owed.append(_OPENERS[name])
+                counts[_OPENERS[name]] += 1
+                braces += name == "LBRACE"
             elif name in _OPENERS.values():
-                if name in open_brackets:
-                    while open_brackets.pop() != name:
-                        pass
-                    inner = min(inner, len(open_brackets))
+                if counts[name]:
+                    closed = ""
+                    while closed != name:
+                        closed = owed.pop()
+                        counts[closed] -= 1
+                        braces -= closed == "RBRACE" and len(owed) >= inner
+                    inner = min(inner, len(owed))
                 elif kind == rbrace:
                     height = height_for(rbrace)
                     if height >= 0:
@@ -845,15 +854,20 @@ class Recovery:
             elif kind in blocks.anywhere:
                 first = self._first_on_line(place)
                 outermost = first and self._indent(place) == 0 and kind in blocks.statements["file"]
-                if "RBRACE" in open_brackets[inner:] and not strict and not outermost:
+                if braces and not strict and not outermost:
                     continue
-                sure = first and not open_brackets and not strict
+                sure = first and not owed and not strict
                 height = height_for(kind) if sure else height_for(kind, kinds[place + 1])
                 if height >= 0:
                     return place, height
-            elif place > start and self._misspelt_statement(place, words) and not open_brackets and not strict:
-                return place, self._floor()
+            elif name == "NAME" and place > start and not owed and not strict and self._misspelt(place, where):
+                return place, floor
         return None
+
+
+@lru_cache(maxsize=4096)
+def _nearest_statement(word: str, block: str) -> str | None:
+    return nearest(word, _statement_words(block)) if len(word) <= 20 else None
 
 
 _WITH_ARTICLE = {

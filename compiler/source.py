@@ -11,8 +11,8 @@ from functools import cached_property
 
 import msgspec
 
-MAX_BYTES = 4 << 20
-"""Larger files are refused: the largest real one has a few thousand lines."""
+MAX_BYTES = 1 << 20
+"""Larger files are refused: the largest real one has a hundredth of this."""
 
 
 class Fault(msgspec.Struct, frozen=True):
