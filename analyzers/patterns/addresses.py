@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.loops import arithmetic, where
+from d2k.analyzers.patterns.loops import index_cone, where
 from d2k.analyzers.patterns.numbering import Polynomial, difference, numbering
 from d2k.spec.facts import NONE, Kind
 
@@ -21,7 +21,7 @@ def indices(view: BodyView, access: int) -> frozenset[int]:
 def index_atoms(view: BodyView, value: int) -> frozenset[int]:
     """Numbers of the index values that `value` is computed from by index arithmetic."""
     numbers = numbering(view)
-    return frozenset(numbers.number(at) for at in view.walk(value, arithmetic) if view.op(at).kind in INDICES)
+    return frozenset(numbers.number(at) for at in index_cone(view, value) if view.op(at).kind in INDICES)
 
 
 def place_polynomials(view: BodyView, access: int) -> tuple[Polynomial, ...]:

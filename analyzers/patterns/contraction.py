@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from d2k.analyzers.core.view import BodyView
-from d2k.analyzers.patterns.addresses import memory_of
+from d2k.analyzers.patterns.addresses import indices, memory_of
 from d2k.analyzers.patterns.carried import cells
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.loops import where
 from d2k.analyzers.patterns.matmul import operand_path, products
 from d2k.analyzers.patterns.memo import memo
-from d2k.spec.facts import NONE, Kind, Op
+from d2k.analyzers.patterns.numbering import numbering
+from d2k.spec.facts import Kind, Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,9 @@ def accumulation(view: BodyView, value: int) -> frozenset[int]:
             if cell.olds & ahead and any(new in ahead for new in cell.news):
                 behind = set(data.back(cell.news, _sums))
                 grown = set(data.forward(cell.olds, _sums)) & behind
-                if value in behind or grown & {value}:
-                    found |= grown | {value}
+                added = set(data.forward((value,), _sums)) & behind
+                if value in behind:
+                    found |= grown | added
     return frozenset(found)
 
 
@@ -68,25 +69,32 @@ def _is_operand(view: BodyView, value: int, user: int) -> bool:
 
 
 def _dot_products(view: BodyView) -> Iterator[Contraction]:
-    """Multiplications of two different arrays whose products are summed along an axis that the result has lost."""
+    """Multiplications of a matrix with a vector whose products are summed along an axis that the result has lost."""
     data = flow(view)
     for value in view.values(Kind.ELEMENTWISE, name=("mul", "fma")):
         left, right = view.op(value).args[:2]
         a, b = data.fetches(left, _linear), data.fetches(right, _linear)
         if not a or not b or _memories(view, a) & _memories(view, b):
             continue
-        shared = _moving(view, a) & _moving(view, b)
-        if not shared:
+        rows, columns = _moving(view, a), _moving(view, b)
+        shared = frozenset(at for at in rows & columns if _is_reducible(view, at))
+        # two arrays of one extent are normalised or weighted, not multiplied as matrices
+        if not shared or rows == columns:
             continue
         sums = accumulation(view, value) | frozenset(
             at for at in data.forward((value,), _added) if view.op(at).kind is Kind.REDUCE
         )
         if len(sums) == 1 and view.op(value).name != "fma":
             continue
-        results = frozenset(data.spread(sums, lambda at, user: view.op(user).kind is not Kind.REDUCE))
+        results = frozenset(data.spread(sums, lambda at, user: not _is_nonlinear(view.op(user))))
         stored = [store for store in data.outputs() if store in results]
         if stored and not any(_moving(view, (store,)) & shared for store in stored):
             yield Contraction(value, sums, (*a, *b), matrix=False)
+
+
+def _is_nonlinear(op: Op) -> bool:
+    """Another reduction, or an exponential: what was summed is a score, not a result."""
+    return op.kind is Kind.REDUCE or (op.kind is Kind.ELEMENTWISE and op.name in ("exp", "exp2"))
 
 
 def _linear(op: Op) -> bool:
@@ -102,15 +110,13 @@ def _memories(view: BodyView, accesses: tuple[int, ...]) -> frozenset[int]:
 
 
 def _moving(view: BodyView, accesses: tuple[int, ...]) -> frozenset[int]:
-    """Ranges and loop variables that move the place of some access."""
-    return frozenset(
-        at
-        for access in accesses
-        for arg in where(view, access)
-        if arg != NONE
-        for at in view.walk(arg, lambda op: op.kind not in (Kind.LOAD, Kind.ARANGE))
-        if view.op(at).kind in (Kind.ARANGE, Kind.PHI)
-    )
+    """Numbers of the indices that move the place of some access."""
+    return frozenset(at for access in accesses for at in indices(view, access))
+
+
+def _is_reducible(view: BodyView, number: int) -> bool:
+    """A range or a loop variable: what one block can sum over."""
+    return view.op(numbering(view).example(number)).kind in (Kind.ARANGE, Kind.PHI)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,18 @@ class Flow:
         return tuple(root for root in self.memory(address) if self._ops[root].kind is Kind.ALLOC)
 
     @cached_property
+    def _spilled(self) -> dict[int, tuple[int, ...]]:
+        """Values stored to addresses outside the block that are loaded from again by the very same address value."""
+        loaded = {self._ops[value].args[0] for value in self._graph.by_kind.get(Kind.LOAD, ()) if self._ops[value].args}
+        found: dict[int, list[int]] = {}
+        for value in self._graph.by_kind.get(Kind.STORE, ()):
+            op = self._ops[value]
+            # descriptors and arrays name a whole tensor, only a pointer names an element
+            if op.attrs.get("via") == "pointer" and op.args[0] in loaded and not self.arrays(op.args[0]):
+                found.setdefault(op.args[0], []).append(op.args[1])
+        return {address: tuple(values) for address, values in found.items()}
+
+    @cached_property
     def stores(self) -> dict[int, tuple[int, ...]]:
         """For each on-chip array the operations that write it: STORE, ATOMIC, COPY."""
         found: dict[int, list[int]] = {}
@@ -110,6 +122,8 @@ class Flow:
     def operands(self, value: int) -> tuple[int, ...]:
         """The values whose data `value` is made of."""
         op = self._ops[value]
+        if op.kind is Kind.LOAD and op.args and op.args[0] in self._spilled:
+            return self._spilled[op.args[0]]
         if op.kind is Kind.LOAD:
             return (
                 tuple(source for array in self.arrays(op.args[0]) for source in self.written(array)) if op.args else ()
@@ -197,12 +211,10 @@ class Flow:
         return tuple(sorted(at for at in self.back((value,), through) if self.is_fetch(at)))
 
     def is_fetch(self, value: int) -> bool:
-        """A read of memory that is no on-chip array."""
+        """A read of memory that is no on-chip array and nothing that the block itself stored there."""
         op = self._ops[value]
         if op.kind is Kind.LOAD:
-            return (
-                bool(op.args) and op.attrs.get("space") in (None, "global", "unknown") and not self.arrays(op.args[0])
-            )
+            return self._is_outside(op) and op.args[0] not in self._spilled
         return op.kind is Kind.COPY and op.attrs.get("direction", "load") in ("load", "gather")
 
     def is_output(self, value: int) -> bool:

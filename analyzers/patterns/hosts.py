@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from d2k.analyzers.core.view import BodyView, ProgramView
+from d2k.analyzers.core.view import BodyView, KernelView, ProgramView
 from d2k.spec.facts import NONE, Kind, Op
 
 FILLED = frozenset(
@@ -80,6 +80,14 @@ def _longest(view: BodyView, units: list[tuple[int, int]], depth: int) -> int:
     for sides in branches.values():
         total += max(_longest(view, side, depth + 1) for side in sides.values())
     return total
+
+
+def launches(kernel: KernelView) -> Iterator[tuple[BodyView, int]]:
+    """The launches of a kernel variant with their host bodies; of host functions that share a name only the
+    last is known."""
+    for host, value in kernel.launch_sites():
+        if value < len(host.body.ops) and host.op(value).kind is Kind.LAUNCH:
+            yield host, value
 
 
 def launchers(program: ProgramView, wanted: Callable[[str], bool]) -> Iterator[str]:

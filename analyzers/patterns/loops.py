@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from d2k.analyzers.core.view import BodyView, KernelView
+from collections.abc import Iterator
+from weakref import WeakKeyDictionary
+
+from d2k.analyzers.core.view import BodyGraph, BodyView, KernelView
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.spec.facts import NONE, Kind, Op
 
@@ -25,6 +28,36 @@ def arithmetic(op: Op) -> bool:
     return op.kind in (Kind.ELEMENTWISE, Kind.CAST, Kind.SHAPE, Kind.PHI, Kind.ITEM, Kind.CONTROL, Kind.FULL)
 
 
+_CONES: WeakKeyDictionary[BodyGraph, dict[int, tuple[int, ...]]] = WeakKeyDictionary()
+
+
+def index_cone(view: BodyView, value: int) -> tuple[int, ...]:
+    """`value` and what it is computed from by index arithmetic.
+
+    A value read from memory is an end, not its address; conditions only choose between values.
+    """
+    cones = _CONES.setdefault(view.graph, {})
+    if value not in cones:
+        cones[value] = tuple(_cone(view, value))
+    return cones[value]
+
+
+def _cone(view: BodyView, value: int) -> Iterator[int]:
+    seen = {value}
+    stack = [value]
+    while stack:
+        at = stack.pop()
+        yield at
+        op = view.op(at)
+        if not arithmetic(op):
+            continue
+        chosen = (op.kind is Kind.PHI and op.name == "if") or (op.kind is Kind.ELEMENTWISE and op.name == "where")
+        for arg in reversed(op.args[1:] if chosen else op.args):
+            if arg != NONE and arg not in seen:
+                seen.add(arg)
+                stack.append(arg)
+
+
 def movers(view: BodyView, loop: int) -> frozenset[int]:
     """Values that differ from iteration to iteration by index arithmetic: the loop variable and bumped pointers."""
     one = view.loop(loop)
@@ -32,7 +65,7 @@ def movers(view: BodyView, loop: int) -> frozenset[int]:
     for carried in one.carried:
         if carried.next in (carried.phi, NONE):
             continue
-        path = tuple(view.walk(carried.next, arithmetic))
+        path = tuple(index_cone(view, carried.next))
         # a pointer or counter advances by index arithmetic alone; an accumulator takes in data
         if carried.phi in path and all(arithmetic(view.op(at)) or _fixed(view.op(at)) for at in path):
             found.add(carried.phi)
@@ -58,7 +91,7 @@ def _fixed(op: Op) -> bool:
 def moves(view: BodyView, value: int, loop: int) -> bool:
     """`value`, an address or an index, changes as `loop` goes on."""
     moving = movers(view, loop)
-    return any(at in moving for at in view.walk(value, arithmetic))
+    return any(at in moving for at in index_cone(view, value))
 
 
 def walked(view: BodyView, loop: int) -> tuple[int, ...]:
@@ -95,8 +128,15 @@ def axis_name(kernel: KernelView, loop: int) -> str | None:
     extent = _extent(kernel, (kernel.loop(loop).stop,)) or _extent(kernel, _bounds_in_masks(kernel, loop))
     if extent is not None:
         return extent
-    names = [kernel.pointer(flow(kernel).source_address(value)) for value in walked(kernel, loop)]
+    fetched = sorted(walked(kernel, loop), key=lambda value: not _is_multiplied(kernel, value))
+    names = [kernel.pointer(flow(kernel).source_address(value)) for value in fetched]
     return next((name for name in names if name is not None), None)
+
+
+def _is_multiplied(kernel: KernelView, fetch: int) -> bool:
+    """The fetched tile is an operand of a matrix product: it is walked for its own sake."""
+    moved = flow(kernel).forward((fetch,), lambda op: op.kind in (Kind.CAST, Kind.SHAPE, Kind.LOAD, Kind.PHI))
+    return any(kernel.op(user).kind is Kind.MMA for at in moved for user in kernel.users(at))
 
 
 def _extent(kernel: KernelView, bounds: tuple[int, ...]) -> str | None:
@@ -105,7 +145,7 @@ def _extent(kernel: KernelView, bounds: tuple[int, ...]) -> str | None:
         kernel.op(at)
         for bound in bounds
         if bound != NONE
-        for at in kernel.walk(bound, arithmetic)
+        for at in index_cone(kernel, bound)
         if kernel.op(at).kind is Kind.PARAM
     ]
     for group in ([op for op in found if not op.attrs.get("constexpr")], found):
@@ -127,6 +167,6 @@ def _bounds_in_masks(kernel: KernelView, loop: int) -> tuple[int, ...]:
         left, right = kernel.op(value).args[:2]
         for index, bound in ((left, right), (right, left)):
             inner = kernel.strip(bound)
-            if kernel.op(inner).kind is Kind.PARAM and any(at in moving for at in kernel.walk(index, arithmetic)):
+            if kernel.op(inner).kind is Kind.PARAM and any(at in moving for at in index_cone(kernel, index)):
                 found.append(inner)
     return tuple(dict.fromkeys(found))

@@ -8,7 +8,7 @@ from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.activation import activations
 from d2k.analyzers.patterns.addresses import memory_of, place_polynomials
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.loops import arithmetic, where
+from d2k.analyzers.patterns.loops import index_cone, where
 from d2k.analyzers.patterns.normalise import Transformed, transformed
 from d2k.analyzers.patterns.numbering import difference
 from d2k.analyzers.patterns.rope import rotations
@@ -137,7 +137,7 @@ def _row_indices(kernel: KernelView, fetch: int) -> frozenset[int]:
         at
         for arg in where(kernel, fetch)
         if arg != NONE
-        for at in kernel.walk(arg, arithmetic)
+        for at in index_cone(kernel, arg)
         if kernel.op(at).kind in kinds
     )
 
@@ -181,7 +181,7 @@ def _scattered(kernel: KernelView) -> Iterator[tuple[str, int]]:
 
 
 def _is_loaded(kernel: KernelView, place: int) -> bool:
-    return place != NONE and any(kernel.op(at).kind is Kind.LOAD for at in kernel.walk(place, arithmetic))
+    return place != NONE and any(kernel.op(at).kind is Kind.LOAD for at in index_cone(kernel, place))
 
 
 def _is_paged(kernel: KernelView, store: int) -> bool:
@@ -190,7 +190,7 @@ def _is_paged(kernel: KernelView, store: int) -> bool:
         kernel.op(at).name in ("floordiv", "mod") and _is_loaded(kernel, kernel.op(at).args[0])
         for place in where(kernel, store)
         if place != NONE
-        for at in kernel.walk(place, arithmetic)
+        for at in index_cone(kernel, place)
         if kernel.op(at).kind is Kind.ELEMENTWISE
     )
 
@@ -212,5 +212,5 @@ def _counts(kernel: KernelView, atomic: int) -> bool:
     return (
         len(op.args) > 1
         and kernel.fold(op.args[1]) == 1
-        and any(kernel.op(at).kind in (Kind.LOAD, Kind.REDUCE) for at in kernel.walk(op.args[0], arithmetic))
+        and any(kernel.op(at).kind in (Kind.LOAD, Kind.REDUCE) for at in index_cone(kernel, op.args[0]))
     )

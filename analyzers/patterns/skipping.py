@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.addresses import block_indices
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.loops import LESS, arithmetic, movers, walked, where
-from d2k.analyzers.patterns.numbering import Monomial, Polynomial, numbering
+from d2k.analyzers.patterns.loops import LESS, arithmetic, index_cone, movers, walked, where
+from d2k.analyzers.patterns.numbering import Monomial, Polynomial, difference, numbering
 from d2k.analyzers.patterns.tiles import differs_within, rests_on_tile, tile_numbers
 from d2k.spec.facts import NONE, Kind, Place
 
@@ -51,11 +51,16 @@ class _Bound:
 
 def _bounded(view: BodyView, loop: int) -> Iterator[Skip]:
     one = view.loop(loop)
-    rows = row_tiles(view, loop)
-    start = _bound(view, one.start, rows)
-    stop = _bound(view, one.stop, rows)
+    low, high = (
+        (one.stop, one.start)
+        if (view.fold_int(one.step) or 1) < 0 or _is_negated(view, one.step)
+        else (one.start, one.stop)
+    )
+    edges = tile_edges(view, loop)
+    own = frozenset(numbering(view).index(one.step)) if one.step != NONE else frozenset()
+    start, stop = (_bound(view, value, edges, own) for value in (low, high))
     if start is None and stop is None:
-        if _starts_in_window(view, one.start):
+        if _starts_in_window(view, low):
             yield Skip("window", one.place, "the loop starts a window's length before the end")
         return
     lower, upper = compared(view, loop)
@@ -63,6 +68,17 @@ def _bounded(view: BodyView, loop: int) -> Iterator[Skip]:
         edge = "starts" if bound is start else "ends"
         what = "the diagonal of its tile" if pattern == "causal" else "the edge of the window"
         yield Skip(pattern, one.place, f"the loop {edge} at {what}")
+
+
+def follows_tile(view: BodyView, loop: int) -> bool:
+    """A bound of the loop moves with the edge of the block's tile, as under a causal mask."""
+    one = view.loop(loop)
+    edges = tile_edges(view, loop)
+    return any(_bound(view, value, edges) is not None for value in (one.start, one.stop))
+
+
+def _is_negated(view: BodyView, step: int) -> bool:
+    return step != NONE and view.op(step).kind is Kind.ELEMENTWISE and view.op(step).name == "neg"
 
 
 def _patterns(start: _Bound | None, stop: _Bound | None, lower: bool, upper: bool) -> Iterator[tuple[_Bound, str]]:
@@ -83,99 +99,137 @@ def _patterns(start: _Bound | None, stop: _Bound | None, lower: bool, upper: boo
         yield stop, "window" if only_lower else "causal"
 
 
-def row_tiles(view: BodyView, loop: int) -> frozenset[int]:
-    """Tile numbers of the positions that do not move with the loop: rows of the output, or sides of its masks."""
+def tile_edges(view: BodyView, loop: int) -> tuple[Polynomial, ...]:
+    """First positions of the tile that a block works on while the loop goes on: rows of its outputs, sides of
+    its masks."""
     moving = movers(view, loop)
-    found: set[int] = set()
+    found: list[Polynomial] = []
     for value in view.values(Kind.ELEMENTWISE, name=LESS):
         if loop not in view.loops_of(value):
             continue
         left, right = view.op(value).args[:2]
         for fixed, other in ((left, right), (right, left)):
             if _moves(view, other, moving) and not _moves(view, fixed, moving) and differs_within(view, fixed):
-                found |= tile_numbers(view, fixed)
-    data = flow(view)
-    for store in data.outputs():
+                found.append(_without_position(view, fixed))
+    for store in flow(view).outputs():
         for place in where(view, store):
             if place != NONE:
-                found |= touching_tiles(view, place)
-    return frozenset(found)
+                found.extend(edge for edge in touching_tiles(view, place) if not _rests_on(view, edge, moving))
+    distinct = {frozenset(edge.items()): edge for edge in found if _tiled(view, edge)}
+    return tuple(distinct.values())
+
+
+def _without_position(view: BodyView, value: int) -> Polynomial:
+    """A position less its place inside the tile: what all elements of the tile share."""
+    numbers = numbering(view)
+    return {
+        monomial: times
+        for monomial, times in numbers.index(value).items()
+        if not any(differs_within(view, numbers.example(factor)) for factor in monomial)
+    }
+
+
+def _tiled(view: BodyView, edge: Polynomial) -> frozenset[Monomial]:
+    """The terms of an edge that differ from block to block."""
+    numbers = numbering(view)
+    return frozenset(m for m in edge if any(tile_numbers(view, numbers.example(one), loaded=True) for one in m))
+
+
+def _rests_on(view: BodyView, edge: Polynomial, values: frozenset[int]) -> bool:
+    numbers = numbering(view)
+    return any(_moves(view, numbers.example(factor), values) for monomial in edge for factor in monomial)
 
 
 def _moves(view: BodyView, value: int, moving: frozenset[int]) -> bool:
-    return any(at in moving for at in view.walk(value, arithmetic))
+    return any(at in moving for at in index_cone(view, value))
 
 
-def touching_tiles(view: BodyView, address: int) -> frozenset[int]:
-    """Tile numbers that a position inside a tile is added to: `pid` in `pid * BLOCK + arange(BLOCK)`."""
+def touching_tiles(view: BodyView, address: int) -> tuple[Polynomial, ...]:
+    """Offsets in an address that are a multiple of a tile's extent: `pid * BLOCK` beside `arange(BLOCK)`."""
     numbers = numbering(view)
-    found: set[int] = set()
-    for at in view.walk(address, arithmetic):
+    found: list[Polynomial] = []
+    for at in index_cone(view, address):
         op = view.op(at)
         if op.kind is Kind.ELEMENTWISE and op.name == "add" and len(op.args) == 2:
             for offset, inner in (op.args, op.args[::-1]):
                 extent = _extent(view, view.strip(inner))
-                if extent is not None and not differs_within(view, offset):
-                    found |= _steps_by(view, offset, extent)
+                if extent is not None and not differs_within(view, offset) and _steps_by(view, offset, extent):
+                    found.append(numbers.index(offset))
         elif op.kind is Kind.SHAPE and op.name == "block_pointer" and op.shape is not None:
             rank = len(op.shape)
             for offset, dim in zip(op.args[-rank:], op.shape, strict=True):
-                found |= _steps_by(view, offset, numbers.index(dim))
-    return frozenset(found)
+                if _steps_by(view, offset, numbers.index(dim)):
+                    found.append(numbers.index(offset))
+    return tuple(found)
 
 
 def _extent(view: BodyView, value: int) -> Polynomial | None:
-    """How many elements a range or the threads along an axis cover."""
+    """How many elements a range covers."""
     op = view.op(value)
     if op.kind is Kind.ARANGE and op.shape:
         return numbering(view).index(op.shape[0])
     return None
 
 
-def _steps_by(view: BodyView, offset: int, extent: Polynomial) -> frozenset[int]:
-    """Tile numbers that `offset` multiplies by just this extent, so that neighbouring tiles touch."""
+def _steps_by(view: BodyView, offset: int, extent: Polynomial) -> bool:
+    """Some tile number in `offset` is multiplied by just this extent, so that neighbouring tiles touch."""
     numbers = numbering(view)
-    (size, times), *more = extent.items() or ((((), 0)),)
-    found: set[int] = set()
-    if more:
-        return frozenset()
+    if len(extent) != 1:
+        return False
+    ((size, times),) = extent.items()
     for monomial, count in numbers.index(offset).items():
         for factor in monomial:
             rest = list(monomial)
             rest.remove(factor)
-            if tuple(rest) == size and count == times:
-                found |= tile_numbers(view, numbers.example(factor))
-    return frozenset(found)
+            if tuple(rest) == size and abs(count) == times and tile_numbers(view, numbers.example(factor), loaded=True):
+                return True
+    return False
 
 
-def _bound(view: BodyView, value: int, rows: frozenset[int]) -> _Bound | None:
-    """`value` as a bound that follows one of the tiles `rows`."""
-    if value == NONE or not rest_on(view, value, rows):
+def _bound(view: BodyView, value: int, edges: tuple[Polynomial, ...]) -> _Bound | None:
+    """`value` as a bound that follows the edge of a tile: what remains of their difference is the same for
+    every block."""
+    if value == NONE:
         return None
     numbers = numbering(view)
-    shift: set[Monomial] = set()
-    down = False
     for alternative in _alternatives(view, value):
-        if not rest_on(view, alternative, rows):
+        bound = numbers.index(alternative)
+        tiled = _tiled(view, bound)
+        if not tiled:
             continue
-        polynomial = numbers.index(alternative)
-        scales = {
-            factor
-            for monomial in polynomial
-            if any(rest_on(view, numbers.example(one), rows) for one in monomial)
-            for factor in monomial
-        } | {0}
-        for monomial, times in polynomial.items():
-            tiled = any(rest_on(view, numbers.example(one), rows) for one in monomial)
-            own_extent = len(monomial) == 1 and monomial[0] in scales
-            if not tiled and not own_extent and _is_width(view, monomial, times):
-                shift.add(monomial)
-                down = down or times < 0
-    return _Bound(value, frozenset(shift), down)
+        for edge in edges:
+            shift = _shift(view, bound, edge)
+            if shift is not None:
+                widths = {m: n for m, n in shift.items() if _is_width(view, m, n) and m not in step - {()}}
+                return _Bound(value, frozenset(widths), any(times < 0 for times in widths.values()))
+    return None
 
 
-def rest_on(view: BodyView, value: int, tiles: frozenset[int]) -> bool:
-    return bool(tile_numbers(view, value) & tiles)
+def _shift(view: BodyView, bound: Polynomial, edge: Polynomial) -> Polynomial | None:
+    """What is left of bound - edge, in elements or in blocks; None if the two do not move together from block to block.
+
+    The edge may have an origin of its own, such as the first row of a sequence.
+    """
+    for scale in _scales(view, bound, edge):
+        scaled = {tuple(sorted((*monomial, *scale))): times for monomial, times in bound.items()}
+        tiled = _tiled(view, scaled)
+        if tiled and all(edge.get(monomial) == scaled[monomial] for monomial in tiled):
+            rest = difference(scaled, edge)
+            own = _tiled(view, edge)
+            return {m: times for m, times in rest.items() if m not in own and (m != scale or not m)}
+    return None
+
+
+def _scales(view: BodyView, bound: Polynomial, edge: Polynomial) -> tuple[Monomial, ...]:
+    """() for a bound in elements, the tile's extent for one in blocks."""
+    found: list[Monomial] = [()]
+    for monomial in _tiled(view, edge):
+        for factor in monomial:
+            if (factor,) in bound:
+                rest = list(monomial)
+                rest.remove(factor)
+                found.append(tuple(rest))
+    return tuple(dict.fromkeys(found))
 
 
 def _is_width(view: BodyView, monomial: Monomial, times: int) -> bool:
@@ -185,7 +239,7 @@ def _is_width(view: BodyView, monomial: Monomial, times: int) -> bool:
     numbers = numbering(view)
     for factor in monomial:
         example = numbers.example(factor)
-        for at in view.walk(example, arithmetic):
+        for at in index_cone(view, example):
             if view.op(at).kind in (Kind.PARAM, Kind.LOAD):
                 return True
     return False
@@ -223,7 +277,7 @@ def _starts_in_window(view: BodyView, start: int) -> bool:
     """`max(0, length - window)`, whatever block it is."""
     if start == NONE:
         return False
-    for at in view.walk(start, lambda op: arithmetic(op) and op.name != "max"):
+    for at in index_cone(view, start):
         op = view.op(at)
         if op.kind is Kind.ELEMENTWISE and op.name == "max" and any(view.fold(arg) == 0 for arg in op.args):
             rest = [arg for arg in op.args if view.fold(arg) != 0]
@@ -281,7 +335,7 @@ def masks_triangle(view: BodyView) -> int | None:
 def _guarded(view: BodyView, loop: int, fetched: tuple[int, ...]) -> Iterator[Skip]:
     """A branch inside the loop around the block's loads, on how the block lies to the tile."""
     moving = movers(view, loop)
-    rows = row_tiles(view, loop)
+    edges = tile_edges(view, loop)
     outer = {guard.value for guard in view.loop(loop).guards}
     for condition in dict.fromkeys(
         guard.value for fetch in fetched for guard in view.op(fetch).guards if guard.value not in outer
@@ -291,10 +345,9 @@ def _guarded(view: BodyView, loop: int, fetched: tuple[int, ...]) -> Iterator[Sk
             if differs_within(view, left) or differs_within(view, right):
                 continue
             for index, tile in ((left, right), (right, left)):
-                if _moves(view, index, moving) and not _moves(view, tile, moving) and rest_on(view, tile, rows):
-                    yield Skip(
-                        "causal", view.op(comparison).place, "a branch leaves out blocks beyond the tile's diagonal"
-                    )
+                if _moves(view, index, moving) and not _moves(view, tile, moving) and _bound(view, tile, edges):
+                    text = "a branch leaves out blocks beyond the tile's diagonal"
+                    yield Skip("causal", view.op(comparison).place, text)
 
 
 def _comparisons(view: BodyView, condition: int) -> tuple[int, ...]:
@@ -317,17 +370,24 @@ def _unvisited(view: BodyView) -> Iterator[Skip]:
                 continue
             seen.add(guard.value)
             for comparison in _comparisons(view, guard.value):
-                left, right = view.op(comparison).args[:2]
-                if differs_within(view, left) or differs_within(view, right):
-                    continue
-                a, b = tile_numbers(view, left), tile_numbers(view, right)
-                if a and b and not a & b and not _counts_blocks(view, left) and not _counts_blocks(view, right):
+                sides = view.op(comparison).args[:2]
+                tiles = [frozenset(_block_numbers(view, side)) for side in sides]
+                if all(tiles) and not tiles[0] & tiles[1]:
                     text = "blocks on the wrong side of the diagonal return at once"
                     yield Skip("causal", view.op(comparison).place, text)
 
 
+def _block_numbers(view: BodyView, side: int) -> Iterator[int]:
+    """Tile numbers of a position that is made of block indices, constants and extents only."""
+    if differs_within(view, side) or _counts_blocks(view, side):
+        return
+    if any(view.op(at).kind is Kind.PHI for at in index_cone(view, side)):
+        return
+    yield from tile_numbers(view, side)
+
+
 def _counts_blocks(view: BodyView, value: int) -> bool:
-    return any(view.op(at).kind in (Kind.GRID_SIZE, Kind.LOAD) for at in view.walk(value, arithmetic))
+    return any(view.op(at).kind in (Kind.GRID_SIZE, Kind.LOAD) for at in index_cone(view, value))
 
 
 # lists
@@ -407,8 +467,11 @@ def _tests_size(view: BodyView, value: int) -> bool:
     op = view.op(value)
     if op.kind is not Kind.ELEMENTWISE or op.name not in (*LESS, "eq", "ne"):
         return False
-    for size, zero in (op.args[:2], op.args[1::-1]):
-        if view.fold(zero) not in (0, 1) or isinstance(view.fold(zero), bool):
+    # sizes are not negative: `size < 0` tests a mark
+    empty = {("eq", 0), ("ne", 0), ("gt", 0), ("le", 0), ("lt", 1), ("ge", 1)}
+    swapped = {"gt": "lt", "lt": "gt", "ge": "le", "le": "ge"}
+    for (size, zero), name in ((op.args[:2], op.name), (op.args[1::-1], swapped.get(op.name, op.name))):
+        if (name, view.fold_int(zero)) not in empty:
             continue
         inner = view.strip(size)
         if differs_within(view, inner) or not rests_on_tile_load(view, inner):
@@ -427,4 +490,10 @@ def rests_on_tile_load(view: BodyView, value: int) -> bool:
             arrays = {data.memory(view.op(end).args[0]) for end in ends}
             return len(arrays) == 1
         return False
-    return op.kind is Kind.LOAD and rests_on_tile(view, op.args[0])
+    if op.kind is not Kind.LOAD or not rests_on_tile(view, op.args[0]):
+        return False
+    # a size is counted with, a flag is only tested
+    counted = frozenset(view.flows_to(value, arithmetic))
+    return any(
+        view.op(at).name in ("add", "sub", "mul", "floordiv", "min", "lt") for at in counted if at != value
+    ) or any(value in (loop.start, loop.stop) for loop in view.body.loops)

@@ -89,7 +89,7 @@ def running_softmaxes(view: BodyView) -> Iterator[RunningSoftmax]:
 def running_max(view: BodyView, cell: Cell) -> RunningMax | None:
     """The cell as a running maximum: its new value is max(its old value, something)."""
     data = flow(view)
-    made_of = set(data.back(cell.news, lambda op: scaled_value(op) or is_maximum(op) or _greater(op)))
+    made_of = set(data.back(cell.news, lambda op: scaled_value(op) or is_maximum(op) or _shifts(op)))
     old = frozenset(data.forward(cell.olds, scaled_value))
     for value in sorted(made_of):
         op = view.op(value)
@@ -108,8 +108,9 @@ def _versions(view: BodyView, cell: Cell, update: int) -> frozenset[int]:
     return frozenset(flow(view).forward((*cell.olds, update), lambda op: scaled_value(op) or is_maximum(op)))
 
 
-def _greater(op: Op) -> bool:
-    return op.kind is Kind.ELEMENTWISE and op.name == "where"
+def _shifts(op: Op) -> bool:
+    """`m + log(l)`: a maximum and a sum that are carried as one number."""
+    return op.kind is Kind.ELEMENTWISE and op.name == "add"
 
 
 def selects_greater(view: BodyView, value: int, old: frozenset[int]) -> bool:
@@ -133,6 +134,10 @@ def _softmax(
     factors = [v for v, e in exponents.items() if _touches(e.plus, values) and _touches(e.minus, values)]
     weights = [v for v, e in exponents.items() if _touches(e.minus, values) and not _touches(e.plus, values)]
     factor_values = frozenset(data.forward(factors, same_value))
+    # 0 * x + factor is the factor
+    factor_values |= frozenset(
+        data.forward([one for at in factor_values for one in _plus_nothing(view, at)], same_value)
+    )
     sums: list[Rescaled] = []
     accumulators: list[Rescaled] = []
     for cell in carried:
@@ -141,7 +146,26 @@ def _softmax(
             continue
         is_accumulator = _weighs_data(view, cell, product, weights)
         (accumulators if is_accumulator else sums).append(Rescaled(cell, product))
-    return RunningSoftmax(loop, maximum, tuple(factors), tuple(weights), tuple(sums), tuple(accumulators))
+    in_logs = _summed_in_logs(view, maximum.cell, factors)
+    return RunningSoftmax(loop, maximum, tuple(factors), tuple(weights), (*sums, *in_logs), tuple(accumulators))
+
+
+def _plus_nothing(view: BodyView, value: int) -> Iterator[int]:
+    for user in view.users(value):
+        op = view.op(user)
+        if op.kind is Kind.ELEMENTWISE and op.name == "add":
+            other = op.args[0] if op.args[1] == value else op.args[1]
+            if view.op(other).name == "mul" and any(view.fold(arg) == 0 for arg in view.op(other).args):
+                yield user
+
+
+def _summed_in_logs(view: BodyView, cell: Cell, factors: list[int]) -> tuple[Rescaled, ...]:
+    """The carried maximum holds log(sum) too: new = m + log(exp(old - m) + sum)."""
+    data = flow(view)
+    behind = set(data.back(cell.news, _accumulates))
+    logs = [at for at in behind if view.op(at).kind is Kind.ELEMENTWISE and view.op(at).name in ("log", "log2")]
+    reached = [at for at in factors if at in behind]
+    return (Rescaled(cell, reached[0]),) if logs and reached else ()
 
 
 def _touches(terms: tuple[int, ...], values: frozenset[int]) -> bool:

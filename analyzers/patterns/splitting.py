@@ -9,9 +9,10 @@ from d2k.analyzers.core.fold import fold
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.carried import cells
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.loops import arithmetic, movers, walked, where
+from d2k.analyzers.patterns.hosts import launches
+from d2k.analyzers.patterns.loops import index_cone, movers, walked, where
 from d2k.analyzers.patterns.numbering import numbering
-from d2k.analyzers.patterns.skipping import row_tiles
+from d2k.analyzers.patterns.skipping import follows_tile
 from d2k.analyzers.patterns.tiles import tile_numbers
 from d2k.spec.facts import NONE, Kind, Op
 
@@ -70,10 +71,11 @@ def _adds(op: Op) -> bool:
 
 def _looped(kernel: KernelView, loop: int) -> Iterator[Split]:
     one = kernel.loop(loop)
-    rows = row_tiles(kernel, loop)
+    if follows_tile(kernel, loop):
+        return  # a mask's edge, not a part of the axis
     bounds = {number for bound in (one.start, one.stop) if bound != NONE for number in tile_numbers(kernel, bound)}
     offsets = frozenset(number for fetch in walked(kernel, loop) for number in _along(kernel, loop, fetch))
-    for tile in sorted((bounds | offsets) - rows):
+    for tile in sorted(bounds | offsets):
         yield Split(tile, loop, _walked_place(kernel, loop), _parts(kernel, tile, loop), "walks a part of the axis")
         return
 
@@ -146,7 +148,7 @@ def _parts(kernel: KernelView, tile: int, loop: int) -> int | None:
 def _grid_extent(kernel: KernelView, axis: object) -> int | None:
     """The grid's extent along `axis` if all launches agree on a constant."""
     found: set[int | None] = set()
-    for host, launch in kernel.launch_sites():
+    for host, launch in launches(kernel):
         op = host.op(launch)
         count = op.attrs.get("grid")
         if not isinstance(count, int) or not isinstance(axis, int) or axis >= count:
@@ -163,14 +165,14 @@ def _skipped(kernel: KernelView, loop: int, tile: int) -> int | None:
     """A constant factor of the loop's step, or a divisor of its range, that is the extent of no tile."""
     one = kernel.loop(loop)
     extents = {dim for value in kernel.values(Kind.ARANGE) for dim in kernel.op(value).args}
-    blocks = {kernel.op(at).name for extent in extents for at in kernel.walk(extent, arithmetic)}
+    blocks = {kernel.op(at).name for extent in extents for at in index_cone(kernel, extent)}
     names: dict[str, int] = {}
     parts = [one.start, one.stop, one.step, tile]
     parts += [carried.next for carried in one.carried if carried.phi in movers(kernel, loop)]
     for part in parts:
         if part == NONE:
             continue
-        for at in kernel.walk(part, arithmetic):
+        for at in index_cone(kernel, part):
             op = kernel.op(at)
             size = kernel.fold_int(at)
             if op.kind is Kind.PARAM and op.attrs.get("constexpr") and op.name not in blocks and size is not None:
@@ -202,7 +204,7 @@ def _atomic(kernel: KernelView) -> Iterator[Split]:
 
 def _walk(kernel: KernelView, place: int) -> Iterator[int]:
     if place != NONE:
-        yield from kernel.walk(place, arithmetic)
+        yield from index_cone(kernel, place)
 
 
 def _tiles(kernel: KernelView, place: int) -> frozenset[int]:
@@ -230,7 +232,7 @@ def _summed_by_host(kernel: KernelView) -> Iterator[Split]:
 def _host_sums(kernel: KernelView, address: int) -> bool:
     """Host code sums the array that a kernel stores to, after the launch."""
     name = kernel.pointer(address)
-    for host, launch in kernel.launch_sites():
+    for host, launch in launches(kernel):
         op = host.op(launch)
         params = op.attrs.get("params")
         if not isinstance(params, tuple) or name not in params:

@@ -4,7 +4,7 @@ rests on."""
 from __future__ import annotations
 
 from d2k.analyzers.core.view import BodyView
-from d2k.analyzers.patterns.loops import arithmetic
+from d2k.analyzers.patterns.loops import arithmetic, index_cone
 from d2k.analyzers.patterns.numbering import numbering
 from d2k.spec.facts import NONE, Kind, Op
 
@@ -12,11 +12,12 @@ WITHIN = frozenset({Kind.ARANGE, Kind.THREAD_INDEX, Kind.LANE, Kind.WARP})
 """Indices that differ among the elements of a tile."""
 
 
-def tile_numbers(view: BodyView, value: int) -> frozenset[int]:
+def tile_numbers(view: BodyView, value: int, loaded: bool = False) -> frozenset[int]:
     """Numbers of the tile indices behind `value`: block indices, quotients and remainders that decode them,
     loop variables.
 
-    `(pid // n) * BLOCK` rests on `pid // n`; rounding such as `pid * BLOCK // 64 * 64` rests on `pid`.
+    With `loaded`, numbers that are read from a table of tiles count too. `(pid // n) * BLOCK` rests on `pid //
+    n`; rounding such as `pid * BLOCK // 64 * 64` rests on `pid`.
     """
     numbers = numbering(view)
     found: set[int] = set()
@@ -28,11 +29,21 @@ def tile_numbers(view: BodyView, value: int) -> frozenset[int]:
             continue
         seen.add(at)
         op = view.op(at)
-        if op.kind is Kind.BLOCK_INDEX or _is_loop_variable(op) or _decodes(view, op):
+        if (
+            op.kind is Kind.BLOCK_INDEX
+            or _is_loop_variable(op)
+            or _decodes(view, op)
+            or (loaded and _is_listed(view, op))
+        ):
             found.add(numbers.number(at))
         elif arithmetic(op):
             stack.extend(op.args)
     return frozenset(found)
+
+
+def _is_listed(view: BodyView, op: Op) -> bool:
+    """A scalar that is read at the number of the block."""
+    return op.kind is Kind.LOAD and rests_on_tile(view, op.args[0]) and not differs_within(view, op.args[0])
 
 
 def _is_loop_variable(op: Op) -> bool:
@@ -56,11 +67,9 @@ def _decodes(view: BodyView, op: Op) -> bool:
 
 def rests_on_tile(view: BodyView, value: int) -> bool:
     """`value` differs from block to block, or from iteration to iteration of an outer loop."""
-    return any(
-        view.op(at).kind is Kind.BLOCK_INDEX or _is_loop_variable(view.op(at)) for at in view.walk(value, arithmetic)
-    )
+    return any(view.op(at).kind is Kind.BLOCK_INDEX or _is_loop_variable(view.op(at)) for at in index_cone(view, value))
 
 
 def differs_within(view: BodyView, value: int) -> bool:
     """`value` differs among the elements of a tile."""
-    return any(view.op(at).kind in WITHIN for at in view.walk(value, arithmetic))
+    return any(view.op(at).kind in WITHIN for at in index_cone(view, value))

@@ -83,6 +83,7 @@ def _word(kernel: KernelView, value: int, live: frozenset[int]) -> str | None:
     match op.name:
         case "add" | "sub" | "fma":
             addends = [arg for arg in (op.args[2:] if op.name == "fma" else op.args) if arg in others]
+            addends = [arg for arg in addends if not _is_product(kernel, arg)]
             kinds = [_operand(kernel, arg) for arg in addends]
             if "tile" in kinds:
                 return "residual"
@@ -90,7 +91,7 @@ def _word(kernel: KernelView, value: int, live: frozenset[int]) -> str | None:
                 return "bias"
             if op.name == "fma" and any(arg in others for arg in op.args[:2]):
                 return "scale"
-            return "" if kinds and op.name != "fma" else None
+            return None
         case "mul" | "div" | "rcp":
             if not others:
                 return "mul" if len({kernel.strip(arg) for arg in op.args}) == 2 else ""

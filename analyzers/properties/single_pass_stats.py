@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.loops import arithmetic, where
+from d2k.analyzers.patterns.loops import index_cone, where
 from d2k.analyzers.patterns.normalise import Transformed, transformed
 from d2k.analyzers.patterns.skipping import touching_tiles
 from d2k.analyzers.patterns.softmax import running_softmaxes
@@ -98,9 +98,7 @@ def _is_group(kernel: KernelView, one: Transformed) -> bool:
 
 def _counts_groups(kernel: KernelView, place: int) -> bool:
     """A block's elements are the neighbours of the previous block's: `group * 128 + arange(128)`."""
-    sizes = [
-        dim for at in kernel.walk(place, arithmetic) if kernel.op(at).kind is Kind.ARANGE for dim in kernel.op(at).args
-    ]
+    sizes = [dim for at in index_cone(kernel, place) if kernel.op(at).kind is Kind.ARANGE for dim in kernel.op(at).args]
     return bool(touching_tiles(kernel, place)) and all((kernel.fold_int(size) or 0) <= GROUP for size in sizes)
 
 
