@@ -186,7 +186,7 @@ def _hints(audit: Audit, paint: Paint, width: int) -> Iterator[str]:
     unknown = [one for one in audit.items if one.verdict is Verdict.UNKNOWN]
     compiled = [one for one in unknown if any(_needs_compiled(why) for why in one.reasons)]
     if compiled:
-        text = f"{count(len(compiled), 'item')} of {len(unknown)} unknown ones would be settled by --evidence ptx"
+        text = f"of {count(len(unknown), 'unknown item')} {len(compiled)} can be settled by compiled evidence only"
         yield from (f"  {paint.dim(line)}" for line in wrap(text, width - 2))
     worst = next((one for one in audit.items if one.verdict in (Verdict.MISSING, Verdict.PARTIAL)), None)
     if worst is not None:

@@ -189,7 +189,7 @@ def test_unknown_items_say_what_would_settle_them() -> None:
         for one in example_audit().items
     )
     audit = msgspec.structs.replace(example_audit(), items=items)
-    assert "1 item of 1 unknown ones would be settled by --evidence ptx" in render_audit(audit, {}, False, 100)
+    assert "of 1 unknown item 1 can be settled by compiled evidence only" in render_audit(audit, {}, False, 100)
 
 
 def hostile(text: str) -> Audit:
