@@ -186,9 +186,13 @@ def _steps_by(view: BodyView, offset: int, extent: Polynomial) -> bool:
     return False
 
 
-def _bound(view: BodyView, value: int, edges: tuple[Polynomial, ...]) -> _Bound | None:
-    """`value` as a bound that follows the edge of a tile: what remains of their difference is the same for
-    every block."""
+def _bound(
+    view: BodyView, value: int, edges: tuple[Polynomial, ...], step: frozenset[Monomial] = frozenset()
+) -> _Bound | None:
+    """`value` as a bound that follows the edge of a tile: they move together from block to block.
+
+    A shift by one step of the loop is no width.
+    """
     if value == NONE:
         return None
     numbers = numbering(view)
