@@ -12,8 +12,8 @@ import msgspec
 
 from d2k.compiler import syntax as s
 from d2k.compiler.diagnostics import Diagnostic, Edit, diagnostic
+from d2k.compiler.foreign import LOOKALIKE_TEXT
 from d2k.compiler.lexer import Tokens, lexicon
-from d2k.compiler.recover import LOOKALIKE_TEXT
 from d2k.compiler.source import Source, Span
 from d2k.compiler.text import TextError, block_value, string_value
 

@@ -16,11 +16,12 @@ from d2k.compiler.automaton import automaton
 from d2k.compiler.build import Builder
 from d2k.compiler.diagnostics import Diagnostic, diagnostic
 from d2k.compiler.lexer import tokenize
-from d2k.compiler.recover import Recovery, Stacks
+from d2k.compiler.recover import Recovery
 from d2k.compiler.source import Source, Span, read
 from d2k.compiler.structure import structure_errors
 from d2k.compiler.syntax import Comment, File
 from d2k.compiler.tables import tables
+from d2k.compiler.workbench import Stacks
 
 MAX_DEPTH = 100
 """Deepest nesting of an expression or a check. What walks the tree recursively relies on it."""

@@ -3,22 +3,17 @@ invented.
 
 A small mistake is repaired in the list of tokens (a sign inserted, a misspelt word replaced), after which the parser
 reads on as if nothing had happened. Otherwise the parser skips to the next statement at the same depth of braces and
-pops its stacks to the nearest state that accepts it. Parts of a broken statement are dropped; the blocks around it are
-kept.
+pops its stacks to the nearest state that accepts it. A broken statement is dropped; the blocks around it are kept.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable
-from functools import cache, lru_cache
-from typing import Any
 
-import msgspec
-
+from d2k.compiler import foreign
 from d2k.compiler.automaton import automaton
+from d2k.compiler.blocks import WITH_ARTICLE, blocks, nearest_statement
 from d2k.compiler.diagnostics import Diagnostic, Edit, diagnostic, nearest
 from d2k.compiler.lexer import (
     BAD_BLOCK,
@@ -27,11 +22,10 @@ from d2k.compiler.lexer import (
     BAD_QUOTES,
     BAD_STRING,
     BAD_WORD,
-    Tokens,
     lexicon,
 )
-from d2k.compiler.source import Source, Span
-from d2k.compiler.syntax import Node
+from d2k.compiler.source import Span
+from d2k.compiler.workbench import OPENERS, Block, Workbench
 
 MAX_ERRORS = 50
 """After so many syntax errors of one file the rest is not worth reading."""
@@ -43,44 +37,6 @@ MAX_SCANS = 8
 """How often all tokens may be looked at in search of the next statement; keeps the time linear."""
 
 _HARD_WORDS = ("and", "or", "not", "in", "has", "if", "then", "else", "for", "true", "false", "L1", "L2", "L3")
-
-_FOREIGN_STATEMENTS = {
-    "assert": "where",
-    "class": "task",
-    "const": "constant",
-    "constraint": "where",
-    "def": "fn",
-    "depends": "requires",
-    "desc": "summary",
-    "description": "summary",
-    "func": "fn",
-    "function": "fn",
-    "import": "use",
-    "inputs": "input",
-    "kernel": "task",
-    "outputs": "output",
-    "reason": "because",
-    "rationale": "why",
-    "shape": "axes",
-    "var": "let",
-}
-"""What newcomers write, where the spelling does not lead to our word."""
-
-_FOREIGN_OPERATORS = {"&&": "and", "&": "and", "||": "or", "|": "or", "!": "not"}
-
-_LOOKALIKES = {
-    "\u2212": ("MINUS", "-"),
-    "\u2013": ("MINUS", "-"),
-    "\u2014": ("MINUS", "-"),
-    "\u00d7": ("PRODUCT_OP", "*"),
-    "\u00f7": ("PRODUCT_OP", "/"),
-    "\u2264": ("COMPARISON", "<="),
-    "\u2265": ("COMPARISON", ">="),
-    "\u2260": ("COMPARISON", "!="),
-}
-"""Signs that a word processor puts in place of ours."""
-
-LOOKALIKE_TEXT = {sign: text for sign, (_, text) in _LOOKALIKES.items()}
 
 _SIGNS = {
     "RPAR": ")",
@@ -107,106 +63,8 @@ _SIGNS = {
 _LINKS = ("FROM", "BECAUSE", "WITH", "ON", "BY")
 """Soft words in the midst of a statement."""
 
-_OPENERS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 
-
-class Stacks(msgspec.Struct):
-    """The parser's stacks. `states` has one element more than the others; a value that is an `int` is a token's
-    index.
-    """
-
-    states: list[int]
-    values: list[Any]
-    starts: list[int]
-    ends: list[int]
-    depths: list[int]
-
-    @classmethod
-    def empty(cls, start: int) -> Stacks:
-        return cls([start], [], [], [], [])
-
-    def cut(self, height: int) -> None:
-        """Keep the lowest `height` values."""
-        del self.states[height + 1 :], self.values[height:], self.starts[height:], self.ends[height:]
-        del self.depths[height:]
-
-    def finished_statements(self) -> list[Node]:
-        """The statements of the file that are complete, for a parse that stops halfway."""
-        return [one for one in self.values[0] if isinstance(one, Node)] if self._has_statements() else []
-
-    def _has_statements(self) -> bool:
-        return bool(self.values) and isinstance(self.values[0], list)
-
-
-class _Blocks(msgspec.Struct, frozen=True):
-    """Which words begin a statement in which kind of block, as the tables have it."""
-
-    statements: dict[str, frozenset[int]]
-    anywhere: frozenset[int]
-    """Words that begin a statement in some block."""
-    heads: dict[int, str]
-    """Words that open a block, and the name of that block."""
-
-
-@cache
-def _blocks() -> _Blocks:
-    machine, number = automaton(), lexicon().number
-    words = {*lexicon().words.values(), number["LEVEL"]}
-    task = ("TASK", "NAME", "LBRACE")
-    guidance = (*task, "GUIDANCE", "LBRACE")
-    prefixes = {
-        "file": (),
-        "task": task,
-        "property": ("PROPERTY", "NAME", "LEVEL", "LBRACE"),
-        "pattern": ("PATTERN", "NAME", "LPAR", "RPAR", "LBRACE"),
-        "guidance": guidance,
-        "item": (*guidance, "LEVEL", "NAME", "STRING", "LBRACE"),
-        "cost": (*task, "COST", "LBRACE"),
-    }
-    statements = {}
-    for name, prefix in prefixes.items():
-        states = [machine.start]
-        for kind in prefix:
-            machine.feed(states, number[kind])
-        statements[name] = frozenset(words & machine.moves[states[-1]].keys())
-    heads = {number[one.upper()]: one for one in ("task", "property", "pattern", "guidance", "cost")}
-    heads |= {number["LEVEL"]: "item", number["WORKLOAD"]: "workload", number["TOLERANCE"]: "tolerance"}
-    return _Blocks(statements, frozenset().union(*statements.values()), heads)
-
-
-@cache
-def _statement_words(block: str) -> tuple[str, ...]:
-    numbers = _blocks().statements.get(block, frozenset())
-    return tuple(word for word, number in lexicon().words.items() if number in numbers)
-
-
-class _Block(msgspec.Struct, frozen=True):
-    """The innermost open block: its kind, the index of its `{` on the value stack and where its statement begins."""
-
-    kind: str
-    height: int
-    brace: int
-    head: int
-
-
-class Recovery:
-    def __init__(self, source: Source, tokens: Tokens, stacks: Stacks, diagnostics: list[Diagnostic]) -> None:
-        self.source = source
-        self.tokens = tokens
-        self.stacks = stacks
-        self.diagnostics = diagnostics
-        self.lost: set[str] = set()
-        self.gave_up = False
-        self._errors = 0
-        self._repairs = 0
-        self._scanned = 0
-        self._quiet_before = 0
-        """Errors at tokens that begin before this offset follow from one that was reported."""
-        self._misplaced: set[str] = set()
-        """Blocks whose statements were found outside them; the next ones are no news."""
-        self._indented = False
-        """The file marks blocks by `:` and indentation, so that no brace will ever close them."""
-
+class Recovery(Workbench):
     # ---- entry points ------------------------------------------------------------------------------------------------
 
     def repair(self, index: int) -> int:
@@ -232,96 +90,11 @@ class Recovery:
         self.stacks.cut(floor)
         return self._skip(index)
 
-    # ---- shorthands --------------------------------------------------------------------------------------------------
-
-    def _kind(self, index: int) -> str:
-        return lexicon().names[self.tokens.kinds[index]]
-
-    def _start(self, index: int) -> int:
-        return self.tokens.starts[index]
-
-    def _text(self, index: int) -> str:
-        return self.source.text[self.tokens.starts[index] : self.tokens.ends[index]]
-
-    def _span(self, start: int, end: int) -> Span:
-        return Span(start, end, self.source)
-
-    def _token(self, index: int) -> Span:
-        return self._span(self.tokens.starts[index], self.tokens.ends[index])
-
-    def _behind(self, index: int) -> Span:
-        """The empty place just behind the token before `index`."""
-        end = self.tokens.ends[index - 1] if index else 0
-        return self._span(end, end)
-
-    def _place(self, index: int) -> Span:
-        """Where something is missing: at the token found, or at the end of the line before if that is where it
-        belongs.
-        """
-        return self._behind(index) if self._first_on_line(index) or self._kind(index) == "$END" else self._token(index)
-
-    def _first_on_line(self, index: int) -> bool:
-        return index == 0 or "\n" in self.source.text[self.tokens.ends[index - 1] : self.tokens.starts[index]]
-
-    def _indent(self, index: int) -> int:
-        """Column of the first character of the token's line, from 0."""
-        line = self.source.line(self._token(index).line)
-        return len(line) - len(line.lstrip())
-
-    def _numbers(self, names: Iterable[str]) -> list[int]:
-        return [lexicon().number[name] for name in names]
-
-    def _fits(self, *names: str) -> bool:
-        return automaton().accepts(self.stacks.states, self._numbers(names))
-
-    def _fits_then(self, name: str, index: int, count: int) -> bool:
-        """Whether the parser could go on with a sign or keyword `name` and then `count` tokens from `index`."""
-        kinds = [lexicon().number[name], *self.tokens.kinds[index : index + count]]
-        return automaton().accepts(self.stacks.states, kinds, keyword=None if name == "NAME" else 0)
-
-    def _report(self, message: Diagnostic, index: int) -> None:
-        """Add a message, unless the token at `index` lies where errors only follow from an earlier one."""
-        if self._start(index) >= self._quiet_before:
-            self.diagnostics.append(message)
-            self._errors += 1
-
-    def _quiet_to_next_line(self, index: int) -> None:
-        """The rest of the token's last line was swallowed by it: nothing there, nor right after, is an error of its
-        own.
-        """
-        tokens, text = self.tokens, self.source.text
-        line_end = text.find("\n", tokens.ends[index])
-        following = index + 1
-        while following < len(tokens.kinds) - 1 and tokens.starts[following] < line_end:
-            following += 1
-        self._quiet_before = self._start(min(following, len(tokens.kinds) - 1)) + 1
-
-    def _become(self, index: int, name: str) -> int:
-        self.tokens.kinds[index] = lexicon().number[name]
-        return index
-
-    def _insert(self, index: int, name: str) -> int:
-        end = self.tokens.ends[index - 1] if index else 0
-        self.tokens.kinds.insert(index, lexicon().number[name])
-        self.tokens.starts.insert(index, end)
-        self.tokens.ends.insert(index, end)
-        return index
-
-    def _delete(self, index: int) -> int:
-        del self.tokens.kinds[index], self.tokens.starts[index], self.tokens.ends[index]
-        return index
-
     def _stop(self, index: int) -> None:
         self.gave_up = True
         if self._errors >= MAX_ERRORS:
             self.diagnostics.append(diagnostic("D2K0224", self._token(index), count=MAX_ERRORS))
         self._lose(self.stacks.starts[0] if self.stacks.starts else 0, len(self.source.text))
-
-    def _lose(self, start: int, end: int) -> None:
-        """The words between these offsets belong to no statement of the tree."""
-        first, last = bisect_left(self.tokens.starts, start), bisect_left(self.tokens.starts, end)
-        texts = map(self._text, range(first, last))
-        self.lost.update(text for text in texts if text.isidentifier())
 
     # ---- bad tokens --------------------------------------------------------------------------------------------------
 
@@ -353,13 +126,13 @@ class Recovery:
                 return self._bad_character(index, span, text)
 
     def _bad_character(self, index: int, span: Span, text: str) -> int:
-        if text in _FOREIGN_OPERATORS:
-            word = _FOREIGN_OPERATORS[text]
+        if text in foreign.OPERATORS:
+            word = foreign.OPERATORS[text]
             message = diagnostic("D2K0213", span, operator=text, word=word)
             self._report(message.with_fix(f"write `{word}`", Edit(span, f" {word} ")), index)
             return self._retry(index, word.upper())
-        if text in _LOOKALIKES:
-            name, sign = _LOOKALIKES[text]
+        if text in foreign.LOOKALIKES:
+            name, sign = foreign.LOOKALIKES[text]
             message = diagnostic("D2K0114", span, character=_name_character(text), sign=sign)
             self._report(message.with_fix(f"write `{sign}`", Edit(span, sign)), index)
             return self._retry(index, name)
@@ -399,7 +172,7 @@ class Recovery:
         before = index - 1
         if before < 0 or not self.stacks.values:
             return index
-        if self.tokens.kinds[before] not in _blocks().anywhere and self._kind(before) not in _LINKS:
+        if self.tokens.kinds[before] not in blocks().anywhere and self._kind(before) not in _LINKS:
             return index
         height = len(self.stacks.values)
         while height and self.stacks.ends[height - 1] > self._start(before):
@@ -504,7 +277,7 @@ class Recovery:
     def _suggest(self, index: int, meant: str) -> Diagnostic:
         block = self._block()
         message = diagnostic(
-            "D2K0206", self._token(index), word=self._text(index), block=_WITH_ARTICLE[block.kind if block else "file"]
+            "D2K0206", self._token(index), word=self._text(index), block=WITH_ARTICLE[block.kind if block else "file"]
         ).with_help(f"did you mean `{meant}`?")
         return message.with_fix(f"write `{meant}`", Edit(self._token(index), meant))
 
@@ -531,7 +304,7 @@ class Recovery:
 
     def _missing_brace(self, index: int, kind: str) -> int | None:
         """A statement of an outer block, no deeper to the right than the open block: that block was not closed."""
-        if self.tokens.kinds[index] not in _blocks().anywhere:
+        if self.tokens.kinds[index] not in blocks().anywhere:
             return None
         block = self._block()
         if block is None or not self._closing_braces(index):
@@ -554,7 +327,7 @@ class Recovery:
                 return count
         return 0
 
-    def _unclosed(self, block: _Block) -> Diagnostic:
+    def _unclosed(self, block: Block) -> Diagnostic:
         head = self._span(self._start(block.head), self.tokens.ends[block.brace])
         if "\n" in head.text:
             head = self._token(block.brace)
@@ -588,25 +361,25 @@ class Recovery:
         if meant is not None:
             self._report(self._suggest(index, meant), index)
         else:
-            message = diagnostic("D2K0206", self._token(index), word=word, block=_WITH_ARTICLE[where])
+            message = diagnostic("D2K0206", self._token(index), word=word, block=WITH_ARTICLE[where])
             self._report(message.with_help(self._homes(index)), index)
         return self._skip(index, index + 1)
 
     def _homes(self, index: int) -> str:
         """In which blocks a misspelt word would be known."""
-        for block in _blocks().statements:
-            meant = _nearest_statement(self._text(index), block)
+        for block in blocks().statements:
+            meant = nearest_statement(self._text(index), block)
             if meant:
-                return f"`{meant}` is a statement of {_WITH_ARTICLE[block]}"
+                return f"`{meant}` is a statement of {WITH_ARTICLE[block]}"
         return ""
 
     def _misplaced_statement(self, index: int, kind: str) -> int | None:
         number = self.tokens.kinds[index]
-        if number not in _blocks().anywhere or not self._at_statement():
+        if number not in blocks().anywhere or not self._at_statement():
             return None
         block = self._block()
         where = block.kind if block else "file"
-        homes = [name for name, numbers in _blocks().statements.items() if number in numbers]
+        homes = [name for name, numbers in blocks().statements.items() if number in numbers]
         if where in homes:
             return None
         early = self._early_brace(index)
@@ -618,8 +391,8 @@ class Recovery:
                     "D2K0207",
                     self._token(index),
                     word=self._text(index),
-                    home=" or ".join(_WITH_ARTICLE[home] for home in homes),
-                    block=_WITH_ARTICLE[where],
+                    home=" or ".join(WITH_ARTICLE[home] for home in homes),
+                    block=WITH_ARTICLE[where],
                 ),
                 index,
             )
@@ -627,7 +400,7 @@ class Recovery:
         return self._skip(index, index + 1)
 
     def _stray_bracket(self, index: int, kind: str) -> int | None:
-        if kind not in _OPENERS.values() or not (self._at_statement() or self._goes_on_at(index + 1)):
+        if kind not in OPENERS.values() or not (self._at_statement() or self._goes_on_at(index + 1)):
             return None
         if not (kind == "RBRACE" and self._misplaced):
             early = self._early_brace(index) if kind == "RBRACE" else None
@@ -682,53 +455,10 @@ class Recovery:
             return (
                 "expected a statement"
                 if block is None
-                else f"expected a statement of {_WITH_ARTICLE[block.kind]} or `}}`"
+                else f"expected a statement of {WITH_ARTICLE[block.kind]} or `}}`"
             )
         signs = [f"`{sign}`" for name, sign in _SIGNS.items() if self._fits(name)]
         return "expected " + " or ".join(signs) if signs else "not expected here"
-
-    def _at_statement(self) -> bool:
-        """Whether a new statement may begin here."""
-        block = self._block()
-        kinds = _blocks().statements.get(block.kind if block else "file", frozenset())
-        return any(automaton().accepts(self.stacks.states, [kind], keyword=0) for kind in kinds)
-
-    # ---- the open blocks ---------------------------------------------------------------------------------------------
-
-    def _block(self) -> _Block | None:
-        """The innermost block that is open; None at the top of the file."""
-        values, kinds, heads = self.stacks.values, self.tokens.kinds, _blocks().heads
-        brace, close = lexicon().number["LBRACE"], lexicon().number["RBRACE"]
-        closed = 0  # a block that is complete may still wait to be reduced
-        for height in range(len(values) - 1, -1, -1):
-            value = values[height]
-            if not isinstance(value, int) or kinds[value] not in (brace, close):
-                continue
-            if kinds[value] == close or closed:
-                closed += 1 if kinds[value] == close else -1
-                continue
-            if close not in automaton().moves[self.stacks.states[height + 1]]:
-                continue  # a set: it may not be empty
-            for lower in range(height - 1, -1, -1):
-                head = values[lower]
-                if isinstance(head, int) and kinds[head] in heads:
-                    return _Block(heads[kinds[head]], height, value, head)
-        return None
-
-    def _inner_brackets(self) -> list[str]:
-        """The closing brackets that the statement being read still owes, the innermost last."""
-        block = self._block()
-        owed: list[str] = []
-        for value in self.stacks.values[block.height + 1 if block else 0 :]:
-            if isinstance(value, int):
-                kind = self._kind(value)
-                if kind in _OPENERS:
-                    owed.append(_OPENERS[kind])
-                elif owed and kind == owed[-1]:
-                    owed.pop()
-        return owed
-
-    # ---- skipping ----------------------------------------------------------------------------------------------------
 
     def _end_of_file(self, index: int) -> int:
         """The file ends inside something: name what is missing, then close every block."""
@@ -741,153 +471,12 @@ class Recovery:
             self._report(self._missing_or_unexpected(index), index)
         return self._close_all(index)
 
-    def _late_brace(self) -> _Block | None:
-        """The innermost block whose `}`, judged by indentation, was taken by a block inside it."""
-        opened: list[int] = []
-        for place in range(len(self.tokens.kinds) - 1):
-            name = self._kind(place)
-            if name == "LBRACE":
-                opened.append(place)
-            elif name == "RBRACE" and opened:
-                opener = opened.pop()
-                if self._first_on_line(place) and self._indent(place) < self._indent(opener):
-                    return self._block_of_brace(opener)
-        return None
-
-    def _block_of_brace(self, brace: int) -> _Block | None:
-        heads = _blocks().heads
-        for place in range(brace - 1, -1, -1):
-            if self.tokens.kinds[place] in heads:
-                return _Block(heads[self.tokens.kinds[place]], 0, brace, place)
-        return None
-
-    def _floor(self) -> int:
-        """The height of the stacks at which the unfinished statement of the innermost block begins."""
-        block, values = self._block(), self.stacks.values
-        height = 0 if block is None else block.height + 1
-        return height + 1 if height < len(values) and isinstance(values[height], list) else height
-
-    def _close_all(self, index: int) -> int:
-        """Drop what is unfinished in the innermost block and insert the `}` that are missing before the end of the
-        file.
-        """
-        block = self._block()
-        floor = self._floor()
-        if floor < len(self.stacks.values) and not self._fits("RBRACE"):
-            self._lose(self.stacks.starts[floor], len(self.source.text))
-            self.stacks.cut(floor)
-        self._quiet_before = len(self.source.text) + 1
-        if block is not None and self._fits("RBRACE"):
-            return self._insert(index, "RBRACE")
-        if not self._fits("$END"):
-            self._lose(0, len(self.source.text))
-            self.stacks.cut(0)
-        return index
-
-    def _skip(self, index: int, start: int | None = None) -> int:
-        """Skip tokens from `start` on to the next statement and cut the stacks to a state that accepts it."""
-        start = index if start is None else start
-        for strict in (False, True):
-            found = self._next_statement(start, strict)
-            if found is not None:
-                place, height = found
-                dropped = self.stacks.starts[height] if height < len(self.stacks.starts) else self._start(index)
-                self._lose(min(dropped, self._start(index)), self._start(place))
-                self.stacks.cut(height)
-                return place
-        end = len(self.tokens.kinds) - 1
-        self._lose(self._start(index), len(self.source.text))
-        return self._close_all(end)
-
-    def _misspelt(self, index: int, block: str) -> bool:
-        """Whether a line begins here with nearly the word of a statement; the parser will then stumble over it."""
-        return self._first_on_line(index) and _nearest_statement(self._text(index), block) is not None
-
-    def _next_statement(self, start: int, strict: bool) -> tuple[int, int] | None:
-        """Where the next statement begins, and the height of the stacks that accepts it.
-
-        Statements inside braces that were opened on the way are passed over; `strict` looks into them too, for a file
-        in which the closing brace is missing. A word in the midst of a line, or within brackets that are still open,
-        counts only if the token behind it fits as well.
-        """
-        kinds, blocks = self.tokens.kinds, _blocks()
-        rbrace = lexicon().number["RBRACE"]
-        owed = self._inner_brackets()
-        counts = Counter(owed)
-        inner = len(owed)
-        braces = 0  # opened on the way
-        heights: dict[tuple[int, ...], int] = {}
-        floor = self._floor()
-        block = self._block()
-        where = block.kind if block else "file"
-
-        def height_for(*sequence: int) -> int:
-            """The whole stacks if the statement read last is complete, else below what is unfinished."""
-            if sequence not in heights:
-                states = self.stacks.states
-                candidates = (len(states) - 1, *range(min(floor, len(states) - 1), -1, -1))
-                heights[sequence] = next(
-                    (one for one in candidates if automaton().accepts(states[: one + 1], sequence, keyword=0)), -1
-                )
-            return heights[sequence]
-
-        for place in range(start, len(kinds) - 1):
-            kind = kinds[place]
-            name = self._kind(place)
-            self._scanned += 1
-            if name in _OPENERS:
-                owed.append(_OPENERS[name])
-                counts[_OPENERS[name]] += 1
-                braces += name == "LBRACE"
-            elif name in _OPENERS.values():
-                if counts[name]:
-                    closed = ""
-                    while closed != name:
-                        closed = owed.pop()
-                        counts[closed] -= 1
-                        braces -= closed == "RBRACE" and len(owed) >= inner
-                    inner = min(inner, len(owed))
-                elif kind == rbrace:
-                    height = height_for(rbrace)
-                    if height >= 0:
-                        return place, height
-            elif kind in blocks.anywhere:
-                first = self._first_on_line(place)
-                outermost = first and self._indent(place) == 0 and kind in blocks.statements["file"]
-                if braces and not strict and not outermost:
-                    continue
-                sure = first and not owed and not strict
-                height = height_for(kind) if sure else height_for(kind, kinds[place + 1])
-                if height >= 0:
-                    return place, height
-            elif name == "NAME" and place > start and not owed and not strict and self._misspelt(place, where):
-                return place, floor
-        return None
-
-
-@lru_cache(maxsize=4096)
-def _nearest_statement(word: str, block: str) -> str | None:
-    return nearest(word, _statement_words(block)) if len(word) <= 20 else None
-
-
-_WITH_ARTICLE = {
-    "file": "a file",
-    "task": "a task",
-    "property": "a property",
-    "pattern": "a pattern",
-    "guidance": "`guidance`",
-    "item": "an item",
-    "cost": "`cost`",
-    "workload": "a workload",
-    "tolerance": "`tolerance`",
-}
-
 
 def _meant(word: str, known: list[str]) -> str | None:
     """The known word that stands behind a foreign, a shortened or a misspelt one."""
-    foreign = _FOREIGN_STATEMENTS.get(word)
-    if foreign in known:
-        return foreign
+    translated = foreign.STATEMENTS.get(word)
+    if translated in known:
+        return translated
     longer = [one for one in known if len(word) >= 3 and one.startswith(word)]
     return longer[0] if len(longer) == 1 else nearest(word, known)
 
