@@ -68,7 +68,7 @@ def test_check_in_other_forms(d2kc: Command, task: Path, form: str) -> None:
 
 def test_fmt_writes_check_refuses(d2kc: Command, task: Path) -> None:
     right = task.read_text()
-    task.write_text(right.replace("    M = 8192", "M=8192").replace("axes M, N", "axes   M ,N"))
+    task.write_text(right.replace(", N", "  ,N").replace("task sample {", "task   sample{"))
     assert d2kc("fmt", "--check", task).code == 1
     assert d2kc("fmt", task).code == 0
     assert task.read_text() == right
