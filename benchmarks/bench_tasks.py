@@ -176,11 +176,11 @@ ALL = [
             "single_token": {"B": 3, "S": 1, "Hq": 8, "Hk": 1, "D": 128, "causal": 1},
         },
         small=[
-            {"B": 1, "S": 256, "Hq": 4, "Hk": 2, "D": 64, "causal": 1},
-            {"B": 2, "S": 197, "Hq": 2, "Hk": 1, "D": 32, "causal": 1},
-            {"B": 1, "S": 197, "Hq": 2, "Hk": 2, "D": 32, "causal": 0},
-            {"B": 1, "S": 130, "Hq": 1, "Hk": 1, "D": 256, "causal": 1},
-            {"B": 3, "S": 1, "Hq": 8, "Hk": 1, "D": 128, "causal": 1},
+            {"B": 1, "S": 256, "Hq": 2, "Hk": 1, "D": 64, "causal": 1},
+            {"B": 2, "S": 133, "Hq": 3, "Hk": 1, "D": 16, "causal": 1},
+            {"B": 1, "S": 133, "Hq": 2, "Hk": 2, "D": 32, "causal": 0},
+            {"B": 1, "S": 70, "Hq": 1, "Hk": 1, "D": 256, "causal": 1},
+            {"B": 2, "S": 1, "Hq": 4, "Hk": 2, "D": 128, "causal": 1},
         ],
         inputs=attention_inputs,
         outputs=lambda a, dtype: [

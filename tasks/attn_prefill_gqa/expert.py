@@ -94,7 +94,7 @@ def attention_kernel(
     row_sum = tl.zeros((BLOCK_M,), dtype=tl.float32)
 
     # The blocks on the mask's edge, then the interior ones without a mask. Keys past S lie past the diagonal of every
-    # row that counts. In the other order ptxas (12.9, for sm_90a) serialises every wgmma of the kernel.
+    # row that counts. In the other order ptxas (12.8 and 12.9, for sm_90a) serialises every wgmma of the kernel.
     if CAUSAL:
         edge = row
         acc, row_max, row_sum = attend(
