@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from d2k.analyzers.cuda.cpp_types import DIM3, UNKNOWN_TYPE, CType
 from d2k.analyzers.cuda.expressions import Expressions
@@ -579,8 +579,9 @@ class Calls(Expressions):
                 target = arg if isinstance(arg, SlotRef) else arg.target
                 held = self.slots.get(target.slot)
                 if isinstance(held, Val) and (isinstance(arg, LocalPointer) or target.type.dims or self._writes(name)):
-                    self.slots[target.slot] = Val(
-                        self.emit(Kind.ITEM, "", (index,), {"index": 0}, held.type.dtype, None), held.type
+                    self.set_slot(
+                        target.slot,
+                        Val(self.emit(Kind.ITEM, "", (index,), {"index": 0}, held.type.dtype, None), held.type),
                     )
         return Val(index)
 

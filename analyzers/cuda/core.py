@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
+from d2k.analyzers.cuda.assigned import Assigned
 from d2k.analyzers.cuda.builder import NO_ATTRS, Builder
 from d2k.analyzers.cuda.cpp_types import BITS, FLOAT, INT, UNKNOWN_TYPE, CType
 from d2k.analyzers.cuda.frames import Frame
@@ -32,7 +35,10 @@ class Context:
 
     index: Index
     target: str
-    assigned: dict[int, frozenset[str]] = field(default_factory=dict)
+    assigned: dict[int, tuple[object, Assigned]] = field(default_factory=dict)
+    """What pieces of code may assign, by the identity of their node, which is kept alive."""
+    mentions: dict[int, tuple[object, tuple[Mention, ...]]] = field(default_factory=dict)
+    """Library calls in branches that are off, likewise."""
 
 
 class Core:
@@ -45,6 +51,8 @@ class Core:
         self.host = host
         self.slots: dict[int, Thing | None] = {}
         self.next_slot = 0
+        self.journal: list[tuple[int, Thing | None]] = []
+        """Every change of a variable with its old value, so that branches can be taken back."""
         self.frame: Frame
         self.unit: Unit
         self.depth = 0
@@ -107,6 +115,22 @@ class Core:
         self.next_slot += 1
         self.slots[self.next_slot] = value
         return self.next_slot
+
+    def set_slot(self, slot: int, value: Thing | None) -> None:
+        self.journal.append((slot, self.slots.get(slot)))
+        self.slots[slot] = value
+
+    def take_back(self, mark: int) -> dict[int, Thing | None]:
+        """Undoes all changes since `mark`; returns the values that the changed variables had."""
+        journal = self.journal
+        changed: dict[int, Thing | None] = {}
+        for position in range(len(journal) - 1, mark - 1, -1):
+            slot, old = journal[position]
+            if slot not in changed:
+                changed[slot] = self.slots.get(slot)
+            self.slots[slot] = old
+        del journal[mark:]
+        return changed
 
     def bind(self, name: str, thing: Thing) -> None:
         self.frame.scopes[-1][name] = thing
@@ -171,7 +195,7 @@ class Core:
             if ref.path or dims:
                 return self.unknown("uninitialised", (), ref.type)
             value = Val(self.const(None, ref.type.dtype), ref.type)
-            self.slots[ref.slot] = value
+            self.set_slot(ref.slot, value)
         if not ref.path:
             return value
         if isinstance(value, Val):
@@ -407,7 +431,7 @@ class Core:
 
     def _write_slot(self, place: SlotRef, value: Thing) -> None:
         if not place.path and not place.type.dims:
-            self.slots[place.slot] = self.simple(value, place.type)
+            self.set_slot(place.slot, self.simple(value, place.type))
             return
         held = self.slots.get(place.slot)
         stored = self.val(value)
@@ -423,9 +447,9 @@ class Core:
                 self.b.ops[held.id].shape,
             )
             self.b.ops[array].variable = self.b.ops[held.id].variable
-            self.slots[place.slot] = Val(array, held.type)
+            self.set_slot(place.slot, Val(array, held.type))
         elif not place.path:
-            self.slots[place.slot] = Val(stored.id, place.type)
+            self.set_slot(place.slot, Val(stored.id, place.type))
 
     def _write_lane(self, place: LaneRef, value: Thing) -> None:
         stored = self.val(value)
@@ -518,7 +542,7 @@ class Core:
             return self.new_object(type_.instance)
         slot = self.new_slot(None)
         if type_.dims:
-            self.slots[slot] = Val(self.local_array(type_, name), type_)
+            self.set_slot(slot, Val(self.local_array(type_, name), type_))
         return SlotRef(slot, type_)
 
     def local_array(self, type_: CType, name: str) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from d2k.analyzers.cuda.scope import ClassInstance
@@ -162,8 +164,7 @@ ARRAYS = frozenset(
 _MEMBERS = {"x": 0, "y": 1, "z": 2, "w": 3, "r": 0, "g": 1}
 
 
-@dataclass(frozen=True, slots=True)
-class CType:
+class CType(msgspec.Struct, frozen=True):
     """`dtype` is the element type, None where it is not known. `lanes` > 1: a vector type. `dims` are folded extents of
     an array, None where one is not known. `name` is what the source says. `integral` is the value that a type such as
     `Int<4>` stands for. `atoms` are library names that occur in the type and in what it was made from.
@@ -181,7 +182,7 @@ class CType:
     volatile: bool = False
     restrict: bool = False
     integral: int | None = None
-    args: tuple[Thing, ...] = field(default=(), compare=False)
+    args: tuple[Thing, ...] = ()
     atoms: tuple[str, ...] = ()
 
     def pointee(self) -> CType:

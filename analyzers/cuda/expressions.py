@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from msgspec.structs import replace
+
+from d2k.analyzers.cuda.core import Context
 from d2k.analyzers.cuda.cpp_types import (
     BITS,
     BOOL,
@@ -55,7 +58,7 @@ from d2k.analyzers.cuda.values import (
     Tuple,
     Val,
 )
-from d2k.spec.facts import Guard, Kind
+from d2k.spec.facts import Constant, Guard, Kind
 
 _ARITHMETIC = {
     "+": "add",
@@ -117,6 +120,29 @@ _CONSTANTS: dict[str, tuple[bool | int | float, CType]] = {
 
 
 class Expressions(Types):
+    def __init__(self, context: Context, constants: Mapping[str, Constant], host: bool) -> None:
+        super().__init__(context, constants, host)
+        self.handlers: dict[type, Callable[[Any], Thing]] = {
+            Name: self._name,
+            Literal: self._literal,
+            Binary: self._binary,
+            Unary: self._unary,
+            Assign: self._assign,
+            Ternary: self._ternary,
+            Member: self._member,
+            Index: self._index,
+            Cast: self._cast,
+            SizeOf: self._sizeof,
+            Init: self._init,
+            Lambda: self._lambda,
+            TypeName: self._type_name,
+            Opaque: self._opaque,
+            Call: self._call,
+            Asm: self._asm,
+            Block: self._block,
+        }
+        """Each handler takes the node type that it stands under."""
+
     def expression(self, node: Node) -> Thing:
         """What an expression is: a value or a place."""
         saved = self.at
@@ -124,10 +150,8 @@ class Expressions(Types):
         if at >= 0:
             self.at = at
         try:
-            handler = _HANDLERS.get(type(node))
-            if handler is not None:
-                return handler(self, node)
-            return self.other(node)
+            handler = self.handlers.get(type(node))
+            return handler(node) if handler is not None else self.other(node)
         finally:
             self.at = saved
 
@@ -140,13 +164,13 @@ class Expressions(Types):
     def peek(self, node: Node) -> Thing:
         b = self.b
         count, loops, unresolved = len(b.ops), len(b.loops), len(b.unresolved)
-        slots = dict(self.slots)
+        mark = len(self.journal)
         thing = self.expression(node)
         if len(b.loops) == loops:
             kept = [thing.id] if isinstance(thing, (Val, Pointer)) else []
             if not any(one >= count for one in kept):
                 self._forget(count)
-                self.slots = slots
+                self.take_back(mark)
         del b.unresolved[unresolved:]
         return thing
 
@@ -449,17 +473,11 @@ class Expressions(Types):
             return self.read(self.expression(node.yes if known else node.no))
         b = self.b
         before = b.guards
-        slots = dict(self.slots)
         b.guards = (*before, Guard(condition.id, True))
         yes = self.read(self.expression(node.yes))
-        changed = self.slots
-        self.slots = slots
         b.guards = (*before, Guard(condition.id, False))
         no = self.read(self.expression(node.no))
         b.guards = before
-        for slot, thing in changed.items():
-            if slot not in self.slots:
-                self.slots[slot] = thing
         self.at = node.at
         return self.choose(condition, yes, no)
 
@@ -801,41 +819,3 @@ class Expressions(Types):
 
     def _block(self, node: Block) -> Thing:
         raise NotImplementedError
-
-
-_HANDLERS: dict[type, Callable[[Expressions, Node], Thing]] = {}
-
-
-def _register() -> None:
-    table: dict[type, str] = {
-        Name: "_name",
-        Literal: "_literal",
-        Binary: "_binary",
-        Unary: "_unary",
-        Assign: "_assign",
-        Ternary: "_ternary",
-        Member: "_member",
-        Index: "_index",
-        Cast: "_cast",
-        SizeOf: "_sizeof",
-        Init: "_init",
-        Lambda: "_lambda",
-        TypeName: "_type_name",
-        Opaque: "_opaque",
-        Call: "_call",
-        Asm: "_asm",
-        Block: "_block",
-    }
-    for node_type, name in table.items():
-        _HANDLERS[node_type] = _bound(name)
-
-
-def _bound(name: str) -> Callable[[Expressions, Node], Thing]:
-    def handle(self: Expressions, node: Node) -> Thing:
-        result: Thing = getattr(self, name)(node)
-        return result
-
-    return handle
-
-
-_register()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from d2k.analyzers.core.ptx_text import Instruction, instructions
 from d2k.analyzers.cuda.cpp_types import BITS, BOOL, UNKNOWN_TYPE, CType

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from d2k.analyzers.cuda.calls import Calls
 from d2k.analyzers.cuda.cpp_types import INT, UNKNOWN_TYPE, CType, common

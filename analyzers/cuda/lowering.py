@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from d2k.analyzers.cuda.core import Context
 from d2k.analyzers.cuda.cpp_types import CType
@@ -145,10 +147,13 @@ class Lowerer(InlinePtx, LibraryCalls, Statements):
         return SlotRef(self.new_slot(Val(index, replace(type_, reference=False, const=False))), type_)
 
     def dropped(self, node: Node, condition: int) -> None:
-        at = getattr(node, "at", -1)
         draft = self.b.ops[condition]
-        detail = self.unit.text(at, at) or draft.name
-        self.b.mentions.extend(mentions_in(node, self.unit, "disabled_branch", detail, self.library))
+        detail = draft.variable or draft.name or "constant condition"
+        known = self.context.mentions.get(id(node))
+        if known is None:
+            found = mentions_in(node, self.unit, "disabled_branch", detail, self.library)
+            known = self.context.mentions[id(node)] = (node, tuple(found))
+        self.b.mentions.extend(known[1])
 
     def launch(self, node: Call) -> Thing:
         callee = self._callee(node)

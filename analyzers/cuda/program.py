@@ -38,6 +38,8 @@ from d2k.spec.facts import Function as HostFunction
 
 MAX_VARIANTS = 6
 """Instantiations of one kernel that are lowered; further ones are counted."""
+MAX_PROGRAM_OPS = 40_000
+"""Operations of all bodies beyond which only the first instantiation of each kernel is lowered."""
 RECURSION = 12_000
 _HEADERS = (".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl", ".inc")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
@@ -117,6 +119,7 @@ class _Reader:
             self.index.add(unit)
         self.context = Context(self.index, target)
         self.found = _Found()
+        self.ops = 0
         self.found.problems.extend(Problem(Place(path, 1, 1), one) for one in wrong)
 
     def program(self) -> Program:
@@ -296,6 +299,8 @@ class _Reader:
         attrs: dict[str, AttrValue] = {}
         problem = ""
         for number, (_, members) in enumerate(list(groups.items())[:MAX_VARIANTS]):
+            if number and self.ops > MAX_PROGRAM_OPS:
+                break
             bound = members[0].site.bound if members else {}
             constants = _constants(bound)
             lowerer = Lowerer(self.context, constants, False, self.library)
@@ -304,6 +309,7 @@ class _Reader:
             if number == 0:
                 attrs.update(self._attributes(ref, lowerer))
             body = lowerer.b.body()
+            self.ops += len(body.ops)
             label = ", ".join(f"{name}={value}" for name, value in constants.items()) if total > 1 else ""
             variants.append(
                 Variant(
@@ -317,7 +323,7 @@ class _Reader:
                     ),
                 )
             )
-        if total > MAX_VARIANTS:
+        if total > len(variants):
             attrs["configs_total"] = total
         errors = _overlap(ref.unit.errors, function.at, function.end)
         if errors:

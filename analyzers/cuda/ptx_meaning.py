@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from d2k.analyzers.core.ptx_text import Instruction
 from d2k.spec.facts import AttrValue, Kind
@@ -147,14 +148,13 @@ _SHUFFLES = {"bfly": "xor", "down": "down", "up": "up", "idx": "idx"}
 IGNORED = frozenset({"trap", "exit", "ret", "bra", "brkpt", "call", "isspacep", "pmevent", "discard", "applypriority"})
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(msgspec.Struct, frozen=True):
     """`immediates` names the attributes that the `i` operands of `form` become."""
 
     kind: Kind
     name: str
     form: str
-    attrs: Mapping[str, AttrValue] = field(default_factory=dict)
+    attrs: Mapping[str, AttrValue] = {}
     dtype: str | None = None
     lanes: int = 1
     immediates: tuple[str, ...] = ()

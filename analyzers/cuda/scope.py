@@ -93,10 +93,46 @@ class FunctionRef:
         return self.unit.path, self.function.at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
+class Members:
+    """What a class declares, by name."""
+
+    statics: dict[str, Decl] = field(default_factory=dict)
+    aliases: dict[str, Using] = field(default_factory=dict)
+    enumerators: dict[str, tuple[Enum, int]] = field(default_factory=dict)
+    classes: dict[str, Class] = field(default_factory=dict)
+    methods: dict[str, list[Function]] = field(default_factory=dict)
+
+
 class ClassRef:
-    cls: Class
-    unit: Unit
+    """A class of a file."""
+
+    __slots__ = ("_members", "cls", "unit")
+
+    def __init__(self, cls: Class, unit: Unit) -> None:
+        self.cls = cls
+        self.unit = unit
+        self._members: Members | None = None
+
+    @property
+    def members(self) -> Members:
+        if self._members is None:
+            self._members = members = Members()
+            cls = self.cls
+            for decl in cls.fields:
+                if "static" in decl.storage and decl.init is not None:
+                    members.statics.setdefault(decl.name, decl)
+            for using in cls.aliases:
+                members.aliases.setdefault(using.name, using)
+            for enum in cls.enums:
+                for position, (label, _) in enumerate(enum.items):
+                    members.enumerators.setdefault(label, (enum, position))
+            for inner in cls.classes:
+                if not inner.specialised:
+                    members.classes.setdefault(inner.name, inner)
+            for method in cls.methods:
+                members.methods.setdefault(method.name, []).append(method)
+        return self._members
 
 
 @dataclass(eq=False, slots=True)
@@ -124,7 +160,7 @@ class ClassInstance:
         return self.sized
 
     def methods(self, name: str) -> list[tuple[Function, ClassInstance]]:
-        found = [(method, self) for method in self.ref.cls.methods if method.name == name]
+        found = [(method, self) for method in self.ref.members.methods.get(name, ())]
         if found:
             return found
         for base in self.bases:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
-from d2k.analyzers.cuda.assigned import assigned
+from msgspec.structs import replace
+
+from d2k.analyzers.cuda.assigned import Assigned, assigned
 from d2k.analyzers.cuda.builder import LoopDraft
 from d2k.analyzers.cuda.calls import Calls
 from d2k.analyzers.cuda.core import Context
@@ -215,11 +217,11 @@ class Statements(Calls):
             slot = self.new_slot(None)
             value = self.read(init) if init is not None else None
             if isinstance(value, (Val, Tuple)):
-                self.slots[slot] = replace(value, type=type_) if isinstance(value, Val) else value
+                self.set_slot(slot, replace(value, type=type_) if isinstance(value, Val) else value)
                 if isinstance(value, Val):
                     self.named(value.id, node.name)
             else:
-                self.slots[slot] = Val(self.local_array(type_, node.name), type_)
+                self.set_slot(slot, Val(self.local_array(type_, node.name), type_))
             return SlotRef(slot, type_)
         if init is None:
             if type_.name == "dim3":
@@ -306,63 +308,60 @@ class Statements(Calls):
         before, partition = b.guards, b.partition
         role = self.is_role(condition.id)
         text = self.condition_text(node.condition) if role else ""
-        slots = dict(self.slots)
+        mark = len(self.journal)
         b.guards = (*before, Guard(condition.id, True))
         if role:
             b.partition = _inside(partition, text)
         then_end = self.statement(node.then)
-        then_slots = self.slots
-        self.slots = slots
+        then = self.take_back(mark)
         b.guards = (*before, Guard(condition.id, False))
         b.partition = _inside(partition, f"not ({text})") if role and node.other is not None else partition
         else_end = self.statement(node.other) if node.other is not None else NEXT
         b.guards, b.partition = before, partition
         if then_end != NEXT and else_end != NEXT:
-            self._keep_new(then_slots)
             return RETURN if then_end == else_end == RETURN else JUMP
         if then_end != NEXT:
-            self._keep_new(then_slots)
             b.guards = (*before, Guard(condition.id, False))
             if role and then_end == RETURN:
                 b.partition = _inside(partition, f"not ({text})")
             return NEXT
         if else_end != NEXT:
-            new = self.slots
-            self.slots = then_slots
-            self._keep_new(new)
+            self.take_back(mark)
+            for slot, value in then.items():
+                self.set_slot(slot, value)
             b.guards = (*before, Guard(condition.id, True))
             return NEXT
-        self._merge(condition, then_slots)
+        self._merge(condition, then, mark)
         return NEXT
 
-    def _keep_new(self, other: dict[int, Thing | None]) -> None:
-        for slot, value in other.items():
-            if slot not in self.slots:
-                self.slots[slot] = value
-
-    def _merge(self, condition: Val, then_slots: dict[int, Thing | None]) -> None:
-        """Joins the variables of two branches; `self.slots` are those of the else branch."""
-        for slot, yes in then_slots.items():
+    def _merge(self, condition: Val, then: dict[int, Thing | None], mark: int) -> None:
+        """Joins the variables of two branches: `then` holds those that one changed, the other's stand since `mark`."""
+        old: dict[int, Thing | None] = {}
+        for slot, value in self.journal[mark:]:
+            old.setdefault(slot, value)
+        for slot in dict.fromkeys((*then, *old)):
             no = self.slots.get(slot)
-            if slot not in self.slots or no is None:
-                self.slots[slot] = yes
+            yes = then[slot] if slot in then else old.get(slot)
+            if no is None or yes is None:
+                if no is None and yes is not None:
+                    self.set_slot(slot, yes)
                 continue
-            if yes is None or yes is no or yes == no:
+            if yes is no or yes == no:
                 continue
             a, c = _id(yes), _id(no)
             if a is None or c is None:
                 if a is not None:
-                    self.slots[slot] = yes
+                    self.set_slot(slot, yes)
                 continue
             draft = self.b.ops[a]
             phi = self.emit(Kind.PHI, "if", (condition.id, a, c), {}, draft.dtype or self.b.ops[c].dtype, draft.shape)
             self.b.ops[phi].variable = draft.variable or self.b.ops[c].variable
             if isinstance(yes, Pointer):
                 space = yes.space if not isinstance(no, Pointer) or no.space == yes.space else "unknown"
-                self.slots[slot] = replace(yes, id=phi, space=space)
+                self.set_slot(slot, replace(yes, id=phi, space=space))
             else:
                 assert isinstance(yes, Val)
-                self.slots[slot] = replace(yes, id=phi)
+                self.set_slot(slot, replace(yes, id=phi))
 
     def condition_text(self, node: Node) -> str:
         start = _first(node)
@@ -471,7 +470,7 @@ class Statements(Calls):
         results: list[tuple[Val | None, dict[int, Thing | None], str]] = []
         b = self.b
         before, partition = b.guards, b.partition
-        start = dict(self.slots)
+        mark = len(self.journal)
         excluded: tuple[Guard, ...] = ()
         for labels, items in groups[position:]:
             condition: Val | None = None
@@ -486,7 +485,6 @@ class Statements(Calls):
                     if condition is None
                     else Val(self.emit(Kind.ELEMENTWISE, "or", (condition.id, one_val.id), {}, "bool"), BOOL)
                 )
-            self.slots = dict(start)
             if condition is not None:
                 b.guards = (*before, *excluded, Guard(condition.id, True))
                 if self.is_role(condition.id):
@@ -497,20 +495,19 @@ class Statements(Calls):
             end = self._case_items(items)
             b.guards, b.partition = before, partition
             end = NEXT if end == "break" else end
-            results.append((condition, self.slots, end))
+            results.append((condition, self.take_back(mark), end))
             all_leave = all_leave and end != NEXT
             if condition is not None:
                 excluded = (*excluded, Guard(condition.id, False))
         has_default = any(condition is None for condition, _, _ in results)
-        self.slots = dict(start)
-        for condition, slots, end in reversed(results):
+        for condition, changed, end in reversed(results):
             if end != NEXT:
-                self._keep_new(slots)
                 continue
             if condition is None:
-                self.slots = {**slots}
+                for slot, value in changed.items():
+                    self.set_slot(slot, value)
             else:
-                self._merge(condition, slots)
+                self._merge(condition, changed, mark)
         return RETURN if all_leave and has_default and results else NEXT
 
     # loops
@@ -550,7 +547,7 @@ class Statements(Calls):
                 return NEXT
             draft = self.b.open_loop("for", self.unit.place(node.at, node.end))
             self.loop_frames.append(draft)
-            carries = self._open_carries(node.body)
+            carries = self._open_carries([node.body])
             before = self.b.guards
             value = self.val(items)
             element = value.type.element() if value.type.dims else UNKNOWN_TYPE
@@ -597,7 +594,7 @@ class Statements(Calls):
         if unroll is not None:
             draft.attrs["unroll"] = self._unroll_factor(unroll)
         before, partition = b.guards, b.partition
-        carries = self._open_carries(Block(-1, tuple(n for n in (condition, body, update) if n is not None)))
+        carries = self._open_carries([one for one in (condition, body, update) if one is not None])
         self.loop_frames.append(draft)
         test: Val | None = None
         if condition is not None and not after:
@@ -632,9 +629,9 @@ class Statements(Calls):
         known = self.known_int(self.val(thing).id) if thing is not None else None
         return known if known is not None else True
 
-    def _open_carries(self, body: Node) -> list[_Carry]:
+    def _open_carries(self, parts: list[Node]) -> list[_Carry]:
         """Gives every variable that the loop may change a value of its own inside the loop."""
-        names = self._assigned_names(body)
+        names = self._assigned_names(parts)
         carries: list[_Carry] = []
         seen: set[int] = set()
         for name in sorted(names):
@@ -659,16 +656,16 @@ class Statements(Calls):
                     self.b.ops[phi].variable = label
                     carries.append(_Carry(label, slot, held, phi))
                     if isinstance(held, (Val, Pointer)):
-                        self.slots[slot] = replace(held, id=phi)
+                        self.set_slot(slot, replace(held, id=phi))
         return carries
 
-    def _assigned_names(self, body: Node) -> set[str]:
+    def _assigned_names(self, parts: list[Node]) -> set[str]:
         names: set[str] = set()
         called: set[str] = set()
-        stack = [body]
+        stack = list(parts)
         seen: set[int] = set()
         while stack:
-            found = assigned(stack.pop())
+            found = self._assigned(stack.pop())
             names |= found.names
             for name in found.called:
                 if name in called:
@@ -687,6 +684,12 @@ class Statements(Calls):
         ):
             names |= set(frame.this.fields)
         return names
+
+    def _assigned(self, node: Node) -> Assigned:
+        known = self.context.assigned.get(id(node))
+        if known is None:
+            known = self.context.assigned[id(node)] = (node, assigned(node))
+        return known[1]
 
     def _find_local(self, name: str) -> Thing | None:
         frame: Frame | None = self.frame
@@ -739,7 +742,7 @@ class Statements(Calls):
             draft.carried.append((carry.name, before if before is not None else NONE, carry.phi, nexts[carry.phi]))
             if held is not None and following is not None and not after:
                 assert isinstance(held, (Val, Pointer))
-                self.slots[carry.slot] = replace(held, id=carry.phi)
+                self.set_slot(carry.slot, replace(held, id=carry.phi))
         return nexts
 
     def _induction(self, draft: LoopDraft, carries: list[_Carry], nexts: dict[int, int]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import ParamSpec, TypeVar
 
-from d2k.analyzers.cuda.core import Core
+from msgspec.structs import replace
+
+from d2k.analyzers.cuda.core import Context, Core
 from d2k.analyzers.cuda.cpp_types import ARRAYS, INT, UNKNOWN_TYPE, CType, builtin
 from d2k.analyzers.cuda.frames import Frame
 from d2k.analyzers.cuda.scope import ClassInstance, ClassRef, Unit
@@ -24,7 +25,7 @@ from d2k.analyzers.cuda.values import (
     Tuple,
     Val,
 )
-from d2k.spec.facts import Kind
+from d2k.spec.facts import Constant, Kind
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -56,8 +57,9 @@ _INTEGRALS = frozenset({"Int", "C", "integral_constant", "Const", "constant", "b
 class Types(Core):
     """Names of types, and lookups of names of all kinds."""
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # passed on unchanged
+    def __init__(self, context: Context, constants: Mapping[str, Constant], host: bool) -> None:
+        super().__init__(context, constants, host)
+        self.global_functions: dict[str, Functions] = {}
         self.instances: dict[tuple[str, int, tuple[str, ...]], ClassInstance] = {}
         self.type_depth = 0
 
@@ -83,11 +85,16 @@ class Types(Core):
     def find_global(self, name: str, scope: str = "") -> Thing | None:
         """A function, constant, enumerator, class or alias of the given files."""
         index = self.index
+        if not scope and name in self.global_functions:
+            return self.global_functions[name]
         functions = index.functions.get(name)
         if functions:
             chosen = [ref for ref in functions if not ref.function.owner and _within(ref.function.scope, scope)]
             if chosen:
-                return Functions(name, tuple(chosen))
+                found = Functions(name, tuple(chosen))
+                if not scope:
+                    self.global_functions[name] = found
+                return found
         variables = index.variables.get(name)
         if variables:
             for where, decl, unit in variables:
@@ -222,7 +229,7 @@ class Types(Core):
             values = tuple(self.dim(one) for one in type_.dims)
             changes["dims"] = (*(self.known_int(value) for value in values), *base.dims)
             changes["dim_values"] = (*values, *base.dim_values)
-        return replace(base, **changes) if changes else base  # type: ignore[arg-type]  # names of fields, each with its type
+        return replace(base, **changes) if changes else base
 
     def dim(self, node: Node | None) -> int:
         if node is None:
@@ -540,32 +547,28 @@ class Types(Core):
         if name == cls.name:
             return CType(name=cls.name, instance=instance)
         frame = Frame(unit, [{}], instance.full_name, None, instance)
-        for decl in cls.fields:
-            if decl.name == name and "static" in decl.storage and decl.init is not None:
-                instance.statics[name] = External(name)
-                value = self.in_frame(frame, self._constant, decl)
-                instance.statics[name] = value
-                return value
-        for using in cls.aliases:
-            if using.name == name:
-                if using.tparams and targs is not None:
-                    bound = self._bind_templates(using.tparams, self.template_arguments(targs))
-                    frame.scopes.append(bound)
-                    return self.in_frame(frame, self.resolve, using.type)
-                instance.statics[name] = CType(name=name)
-                result = self.in_frame(frame, self.resolve, using.type)
-                instance.statics[name] = result
-                return result
-        for enum in cls.enums:
-            for position, (label, _) in enumerate(enum.items):
-                if label == name:
-                    return self.in_frame(frame, self.enumerator, enum.items[: position + 1], unit)
-        for inner in cls.classes:
-            if inner.name == name and not inner.specialised:
-                args = self.template_arguments(targs) if targs else ()
-                bound = {**instance.args, **self._bind_templates(inner.tparams, args)}
-                nested = self.instantiate(ClassRef(inner, unit), (CType(name=instance.key), *args), bound)
-                return CType(name=name, instance=nested) if nested is not None else None
+        members = instance.ref.members
+        if (decl := members.statics.get(name)) is not None:
+            instance.statics[name] = External(name)
+            value = self.in_frame(frame, self._constant, decl)
+            instance.statics[name] = value
+            return value
+        if (using := members.aliases.get(name)) is not None:
+            if using.tparams and targs is not None:
+                frame.scopes.append(self._bind_templates(using.tparams, self.template_arguments(targs)))
+                return self.in_frame(frame, self.resolve, using.type)
+            instance.statics[name] = CType(name=name)
+            result = self.in_frame(frame, self.resolve, using.type)
+            instance.statics[name] = result
+            return result
+        if name in members.enumerators:
+            enum, position = members.enumerators[name]
+            return self.in_frame(frame, self.enumerator, enum.items[: position + 1], unit)
+        if (inner := members.classes.get(name)) is not None:
+            args = self.template_arguments(targs) if targs else ()
+            bound = {**instance.args, **self._bind_templates(inner.tparams, args)}
+            nested = self.instantiate(ClassRef(inner, unit), (CType(name=instance.key), *args), bound)
+            return CType(name=name, instance=nested) if nested is not None else None
         methods = instance.methods(name)
         if methods:
             return self.methods(name, instance, this)

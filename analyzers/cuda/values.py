@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 from d2k.analyzers.cuda.cpp_types import UNKNOWN_TYPE, CType
 
@@ -13,16 +14,14 @@ if TYPE_CHECKING:
     from d2k.analyzers.cuda.syntax import Lambda
 
 
-@dataclass(frozen=True, slots=True)
-class Val:
+class Val(msgspec.Struct, frozen=True):
     """A computed value: the operation that defines it."""
 
     id: int
     type: CType = UNKNOWN_TYPE
 
 
-@dataclass(frozen=True, slots=True)
-class Pointer:
+class Pointer(msgspec.Struct, frozen=True):
     """An address in memory. `elem` is what it points to, `space` where."""
 
     id: int
@@ -30,8 +29,7 @@ class Pointer:
     space: str
 
 
-@dataclass(frozen=True, slots=True)
-class SlotRef:
+class SlotRef(msgspec.Struct, frozen=True):
     """A variable, or with `path` an element of a local array (indices of every dimension that is bound so far)."""
 
     slot: int
@@ -39,8 +37,7 @@ class SlotRef:
     path: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MemRef:
+class MemRef(msgspec.Struct, frozen=True):
     """What stands at an address. `wide`: it was reached through a cast to a wider type."""
 
     address: int
@@ -48,8 +45,7 @@ class MemRef:
     space: str
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayRef:
+class ArrayRef(msgspec.Struct, frozen=True):
     """An array in shared or global memory with the indices that are bound so far; `type` is that of the rest."""
 
     base: int
@@ -60,8 +56,7 @@ class ArrayRef:
     """Values of all extents of the whole array, for addresses of its elements."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaneRef:
+class LaneRef(msgspec.Struct, frozen=True):
     """One component of a vector that is itself a place or a value."""
 
     base: Thing
@@ -69,46 +64,40 @@ class LaneRef:
     type: CType
 
 
-@dataclass(frozen=True, slots=True)
-class LocalPointer:
+class LocalPointer(msgspec.Struct, frozen=True):
     """The address of a local variable; `elem` is the type it is read as."""
 
     target: SlotRef
     elem: CType
 
 
-@dataclass(frozen=True, slots=True)
-class ParamRef:
+class ParamRef(msgspec.Struct, frozen=True):
     """A by-value struct parameter of a kernel, or a member of one: `path` is its dotted name."""
 
     path: str
     type: CType
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Obj:
+class Obj(msgspec.Struct, frozen=True, eq=False):
     """A local object of a known class, its fields kept as places of their own."""
 
     instance: ClassInstance
     fields: dict[str, Thing]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tuple:
+class Tuple(msgspec.Struct, frozen=True, eq=False):
     """Several values: a braced list, a structured return."""
 
     items: tuple[Thing, ...]
     type: CType = UNKNOWN_TYPE
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Closure:
+class Closure(msgspec.Struct, frozen=True, eq=False):
     node: Lambda
     frame: Frame
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Functions:
+class Functions(msgspec.Struct, frozen=True, eq=False):
     """Functions of one name. `targs` are explicit template arguments; `this` the object for methods."""
 
     name: str
@@ -118,8 +107,7 @@ class Functions:
     instance: ClassInstance | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Method:
+class Method(msgspec.Struct, frozen=True, eq=False):
     """A member of something whose class is not known."""
 
     base: Thing
@@ -127,8 +115,7 @@ class Method:
     targs: tuple[Thing, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class External:
+class External(msgspec.Struct, frozen=True):
     """A name that no file declares."""
 
     name: str
