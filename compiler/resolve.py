@@ -417,7 +417,8 @@ class TaskResolver:
             function = self._python(node.target)
             if function is not None:
                 found[node.name.name] = Baseline(node.name.name, function)
-        if "eager" not in {node.name.name for node in self._node.every(syntax.Baseline)}:
+        named = {node.name.name for node in self._node.every(syntax.Baseline)}
+        if "eager" not in named and self._node.first(syntax.Reference) is not None:
             self._problems.report("D2K0804", self._node.name.span, absent=("baseline",), name=self._node.name.name)
         return tuple(found.values())
 
