@@ -39,6 +39,9 @@ POINTER_ARITHMETIC = frozenset(
     {Kind.ELEMENTWISE, Kind.PHI, Kind.SHAPE, Kind.CAST, Kind.DESCRIPTOR, Kind.ITEM, Kind.CONTROL}
 )
 
+CHOSEN = {"index": 1, "insert": 2, "gather": 1, "block_pointer": 1, "advance": 1}
+"""Shape operations whose later operands only say where."""
+
 Through = Callable[[Op], bool]
 
 
@@ -136,6 +139,8 @@ class Flow:
             args = op.args[1:] if op.name == "if" else op.args
         elif op.kind is Kind.ELEMENTWISE and op.name == "where":
             args = op.args[1:]
+        elif op.kind is Kind.SHAPE and op.name in CHOSEN:
+            args = op.args[: CHOSEN[op.name]]
         elif op.kind in CARRIERS:
             args = op.args
         else:

@@ -9,16 +9,21 @@ from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.carried import Cell, cells, members
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.exponent import Difference, difference, exponentials
-from d2k.spec.facts import Kind, Op
+from d2k.spec.facts import NONE, Kind, Op
 
 
 @dataclass(frozen=True, slots=True)
 class RunningMax:
-    """A maximum that a loop carries. `values` are everything that stands for it, old or new."""
+    """A maximum that a loop carries. `values` are everything that stands for it, old or new.
+
+    If a branch assigns it, `candidate` is the new maximum where `branch` holds.
+    """
 
     cell: Cell
     update: int
     values: frozenset[int]
+    candidate: int = NONE
+    branch: int = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,8 @@ def running_max(view: BodyView, cell: Cell) -> RunningMax | None:
                 continue
             return RunningMax(cell, value, _versions(view, cell, value))
         if selects_greater(view, value, old):
-            return RunningMax(cell, value, _versions(view, cell, value))
+            candidate = next(view.strip(arg) for arg in op.args[1:] if arg not in old)
+            return RunningMax(cell, value, _versions(view, cell, value), candidate, op.args[0])
     return None
 
 
@@ -123,7 +129,8 @@ def selects_greater(view: BodyView, value: int, old: frozenset[int]) -> bool:
     if condition.kind is not Kind.ELEMENTWISE or condition.name not in ("gt", "ge", "lt", "le"):
         return False
     pair = {view.strip(arg) for arg in condition.args}
-    return {view.strip(arg) for arg in op.args[1:]} == pair and any(arg in old for arg in op.args[1:])
+    chosen = op.args[1:]
+    return {view.strip(arg) for arg in chosen} == pair and sum(arg in old for arg in chosen) == 1
 
 
 def _softmax(
@@ -131,7 +138,11 @@ def _softmax(
 ) -> RunningSoftmax:
     data = flow(view)
     values = maximum.values
-    factors = [v for v, e in exponents.items() if _touches(e.plus, values) and _touches(e.minus, values)]
+    factors = [
+        v
+        for v, e in exponents.items()
+        if _touches(e.plus, values) and (_touches(e.minus, values) or _is_new(view, v, e, maximum))
+    ]
     weights = [v for v, e in exponents.items() if _touches(e.minus, values) and not _touches(e.plus, values)]
     factor_values = frozenset(data.forward(factors, same_value))
     # 0 * x + factor is the factor
@@ -166,6 +177,12 @@ def _summed_in_logs(view: BodyView, cell: Cell, factors: list[int]) -> tuple[Res
     logs = [at for at in behind if view.op(at).kind is Kind.ELEMENTWISE and view.op(at).name in ("log", "log2")]
     reached = [at for at in factors if at in behind]
     return (Rescaled(cell, reached[0]),) if logs and reached else ()
+
+
+def _is_new(view: BodyView, exponential: int, exponent: Difference, maximum: RunningMax) -> bool:
+    """The exponential stands in the branch that takes a greater candidate, and subtracts it."""
+    guarded = any(guard.value == maximum.branch and guard.expected for guard in view.op(exponential).guards)
+    return guarded and any(view.strip(term) == maximum.candidate for term in exponent.minus)
 
 
 def _touches(terms: tuple[int, ...], values: frozenset[int]) -> bool:
