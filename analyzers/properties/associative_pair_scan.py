@@ -1,0 +1,98 @@
+"""Associative scan of pairs: a recurrence h = a*h + x is computed by scanning pairs with (a1, x1)*(a2, x2) =
+(a1*a2, a2*x1 + x2), in one scan of a tile or in log steps across lanes. A reset is a zero factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
+from d2k.analyzers.core.view import KernelView
+from d2k.analyzers.patterns.dataflow import flow
+from d2k.spec.facts import Kind
+from d2k.spec.finding import Status
+
+RECURRENCES = frozenset({"linear_recurrence", "log_linear_recurrence", "segmented_sum"})
+
+
+def detect(kernel: KernelView) -> Detection:
+    found = (*_scans(kernel), *_steps(kernel))
+    if found:
+        value, factor, text = found[0]
+        resets = kernel.op(value).attrs.get("combine") == "segmented_sum" or _has_reset(kernel, factor)
+        return (Match((Evidence(kernel.place(value), text),), {"reset": resets}),)
+    others = kernel.values(Kind.SCAN)
+    if others:
+        evidence = (Evidence(kernel.place(others[0]), "scan"),)
+        return Miss(detail="the scan combines single values, not pairs of factor and sum", evidence=evidence)
+    return Miss(detail="nothing is scanned")
+
+
+def _scans(kernel: KernelView) -> Iterator[tuple[int, int, str]]:
+    for value in kernel.values(Kind.SCAN, name="associative"):
+        op = kernel.op(value)
+        if op.attrs.get("combine") in RECURRENCES and len(op.args) >= 2:
+            yield value, op.args[0], "scan with (a1*a2, a2*x1 + x2)"
+
+
+def _steps(kernel: KernelView) -> Iterator[tuple[int, int, str]]:
+    """x + a * x of an earlier lane, beside a * a of that lane."""
+    data = flow(kernel)
+    for value in kernel.values(Kind.ELEMENTWISE, name=("fma", "add")):
+        for factor, other, own in _affine(kernel, value):
+            if _from_lane(kernel, other) is None:
+                continue
+            source = _from_lane(kernel, other)
+            same = source is not None and kernel.strip(own) in set(data.back((source,), lambda op: op.kind is Kind.PHI))
+            if same and any(_squares(kernel, user, factor) for user in kernel.users(factor)):
+                yield value, factor, "x + a * (x of an earlier lane), a * (a of that lane)"
+                return
+
+
+def _affine(kernel: KernelView, value: int) -> Iterator[tuple[int, int, int]]:
+    """(factor, multiplied, added) of a * y + x in all orders."""
+    op = kernel.op(value)
+    if op.name == "fma":
+        a, y, x = op.args
+        yield from ((a, y, x), (y, a, x))
+        return
+    for product, x in (op.args, op.args[::-1]):
+        inner = kernel.op(kernel.strip(product))
+        if inner.kind is Kind.ELEMENTWISE and inner.name == "mul":
+            a, y = inner.args
+            yield from ((a, y, x), (y, a, x))
+
+
+def _from_lane(kernel: KernelView, value: int) -> int | None:
+    """What another lane's value was before the exchange; None if it comes from no other lane."""
+    inner = kernel.strip(value)
+    while kernel.op(inner).kind is Kind.ELEMENTWISE and kernel.op(inner).name == "where":
+        inner = kernel.strip(kernel.op(inner).args[1])
+    op = kernel.op(inner)
+    if op.kind is Kind.PHI and op.name == "if":
+        inner = kernel.strip(op.args[1])
+        op = kernel.op(inner)
+    return kernel.strip(op.args[0]) if op.kind is Kind.SHUFFLE and op.name in ("up", "idx", "down") else None
+
+
+def _squares(kernel: KernelView, user: int, factor: int) -> bool:
+    op = kernel.op(user)
+    if op.kind is not Kind.ELEMENTWISE or op.name != "mul" or len(op.args) != 2:
+        return False
+    other = op.args[1] if op.args[0] == factor else op.args[0]
+    return _from_lane(kernel, other) is not None
+
+
+def _has_reset(kernel: KernelView, factor: int) -> bool:
+    """The factor is set to zero where a segment starts."""
+    data = flow(kernel)
+    for at in data.back((factor,), lambda op: op.kind in (Kind.CAST, Kind.SHAPE, Kind.ELEMENTWISE, Kind.PHI)):
+        op = kernel.op(at)
+        selects = (op.kind is Kind.ELEMENTWISE and op.name == "where") or (op.kind is Kind.PHI and op.name == "if")
+        if selects and any(kernel.fold(arg) == 0 and kernel.fold(arg) is not None for arg in op.args[1:]):
+            return True
+    return False
+
+
+EXAMPLES: tuple[Example, ...] = ()
+_ = Status
