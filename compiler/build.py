@@ -6,6 +6,7 @@ optional part that is absent, a `list` a repetition, everything else a node or a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import msgspec
@@ -104,7 +105,7 @@ class Builder:
         value = float(text.replace("_", ""))
         if value == float("inf"):
             self.diagnostics.append(diagnostic("D2K0109", span))
-            return 0.0
+            return sys.float_info.max
         return value
 
     def real(self, span: Span, token: int) -> s.Real:

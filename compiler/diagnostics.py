@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from importlib.resources import files
 
 import msgspec
 
@@ -288,6 +289,21 @@ def diagnostic(code: str, span: Span, **details: object) -> Diagnostic:
         entry.label.format(**words),
         entry.help.format(**words),
     )
+
+
+def explain(code: str) -> str | None:
+    """The long form of a code as Markdown: what is wrong, why, and an example of each; None for an unknown code."""
+    entry = CODES.get(code)
+    if entry is None:
+        return None
+    text = files("d2k.compiler").joinpath("explanations", f"{code}.md").read_text(encoding="utf-8")
+    return text.replace("# ", f"# {entry.severity}[{code}]: ", 1)
+
+
+def title(code: str) -> str:
+    """A code in a few words."""
+    text = files("d2k.compiler").joinpath("explanations", f"{code}.md").read_text(encoding="utf-8")
+    return text.partition("\n")[0].removeprefix("# ")
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -86,9 +86,7 @@ class Recovery(Workbench):
         start = self.stacks.starts[floor] if floor < len(self.stacks.starts) else self._start(index)
         first = bisect_left(self.tokens.starts, start)
         self._report(diagnostic("D2K0217", self._token(first)), index)
-        self._lose(start, self._start(index))
-        self.stacks.cut(floor)
-        return self._skip(index)
+        return self._drop_statement(index)
 
     def _stop(self, index: int) -> None:
         self.gave_up = True
@@ -224,7 +222,7 @@ class Recovery(Workbench):
         if kind != "COMPARISON" or not self._fits("AND") or not self._fits_then("AND", index + 1, 1):
             return None
         self._report(diagnostic("D2K0211", self._token(index)), index)
-        return self._become(index, "AND")
+        return self._drop_statement(index)
 
     def _conditional_of_python(self, index: int, kind: str) -> int | None:
         if kind != "IF" or not self._fits("PLUS"):
@@ -246,7 +244,7 @@ class Recovery(Workbench):
         before = self._token(index - 1)
         message = diagnostic("D2K0222", before, number=before.text)
         self._report(message.with_fix("put a space before `%`", Edit(before, f"{before.text[:-1]} % ")), index)
-        return self._skip(index)
+        return self._drop_statement(index)
 
     def _colon_for_brace(self, index: int, kind: str) -> int | None:
         if kind != "COLON" or not self._fits_then("LBRACE", index + 1, 2):

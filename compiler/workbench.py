@@ -248,6 +248,14 @@ class Workbench:
             self.stacks.cut(0)
         return index
 
+    def _drop_statement(self, index: int) -> int:
+        """Give up the statement that is being read, even if it would be complete without what is wrong in it."""
+        floor = self._floor()
+        if floor < len(self.stacks.starts):
+            self._lose(self.stacks.starts[floor], self._start(index))
+            self.stacks.cut(floor)
+        return self._skip(index)
+
     def _skip(self, index: int, start: int | None = None) -> int:
         """Skip tokens from `start` on to the next statement and cut the stacks to a state that accepts it."""
         start = index if start is None else start

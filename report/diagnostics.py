@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from d2k import __version__
-from d2k.compiler.diagnostics import CODES, Diagnostic, Severity
+from d2k.compiler.diagnostics import CODES, Diagnostic, Severity, title
 from d2k.compiler.source import Span
 from d2k.report.github import workflow_command
 from d2k.report.sarif import uri
@@ -197,7 +197,7 @@ def render_sarif(diagnostics: Sequence[Diagnostic]) -> str:
 def _sarif_rule(code: str) -> dict[str, object]:
     return {
         "id": code,
-        "shortDescription": {"text": CODES[code].message},
+        "shortDescription": {"text": title(code)},
         "defaultConfiguration": {"level": _SARIF_LEVELS[CODES[code].severity]},
     }
 
