@@ -344,5 +344,6 @@ def edit_distance(left: str, right: str, limit: int) -> int:
 
 
 def _short(text: str, limit: int = 80) -> str:
-    text = text.replace("\n", "\\n").replace("\t", "\\t")
+    if not text.isprintable():
+        text = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text[:limit])
     return text if len(text) <= limit else text[: limit - 1] + "…"
