@@ -1,7 +1,7 @@
 """Measures the detectors against hand-made labels of real kernels: `python tests/corpus/accuracy.py [SET…]`.
 
-Labels lie in `labels/<set>/*.json`, one file a kernel, each property present, absent or skipped (ambiguous, or a compiler's
-to tell). A third of the kernels, chosen by the file's name, is the untouched part: nobody looks at it while tuning.
+Labels lie in `labels/<set>/*.json`, one file a kernel, each property present, absent or skipped (ambiguous, or
+a compiler's to tell). A third of the kernels, chosen by the file's name, is the untouched part: nobody looks at it while tuning.
 A second, independent labelling lies in `labels/<set>-second/`; agreement is stated as Cohen's kappa.
 """
 
@@ -166,7 +166,8 @@ def table(found: list[Case]) -> Iterator[str]:
     yield "| --- | ---: | ---: | ---: | ---: |"
     for name in sorted({one.property for one in found}):
         own = rates(one for one in found if one.property == name)
-        yield f"| `{name}` | {own.positives} | {_share(own.precision)} | {_share(own.recall)} | {own.unknown_share:.0%} |"
+        numbers = f"{_share(own.precision)} | {_share(own.recall)} | {own.unknown_share:.0%}"
+        yield f"| `{name}` | {own.positives} | {numbers} |"
 
 
 def summary(found: list[Case]) -> Iterator[str]:
@@ -179,7 +180,8 @@ def summary(found: list[Case]) -> Iterator[str]:
     yield f"- kernels {kernels}, labelled cases {len(found)}, positive {whole.positives}"
     yield f"- precision micro {_share(whole.precision)} (95 % interval {low:.3f} to {high:.3f})"
     if macro:
-        yield f"- precision macro {sum(macro) / len(macro):.3f} over {len(macro)} properties with >= {MACRO_LEAST} positives"
+        mean = sum(macro) / len(macro)
+        yield f"- precision macro {mean:.3f} over {len(macro)} properties with >= {MACRO_LEAST} positives"
     yield f"- recall over decided {_share(whole.recall)}, unknown {whole.unknown_share:.1%}"
 
 
