@@ -1,7 +1,8 @@
 """Measures the detectors against hand-made labels of real kernels: `python tests/corpus/accuracy.py [SET…]`.
 
 Labels lie in `labels/<set>/*.json`, one file a kernel, each property present, absent or skipped (ambiguous, or
-a compiler's to tell). A third of the kernels, chosen by the file's name, is the untouched part: nobody looks at it while tuning.
+a compiler's to tell). A third of the kernels, chosen by the file's name, is the untouched part: nobody looks at it
+while tuning.
 A second, independent labelling lies in `labels/<set>-second/`; agreement is stated as Cohen's kappa.
 """
 
