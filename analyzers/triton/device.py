@@ -6,10 +6,10 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 
 from d2k.analyzers.triton.builder import NO_ATTRS, Builder
-from d2k.analyzers.triton.interp import Interp, capability
-from d2k.analyzers.triton.lowering import Call, Frame, Lowering, defaults
+from d2k.analyzers.triton.interp import Interp, NotConstant, capability
+from d2k.analyzers.triton.lowering import Call, Flow, Frame, Lowering, defaults
 from d2k.analyzers.triton.module import Module
-from d2k.analyzers.triton.types import BITS, NAMES, is_float, promote
+from d2k.analyzers.triton.types import BITS, NAMES, is_float, named_dtype, promote
 from d2k.analyzers.triton.values import (
     UNKNOWN,
     Bound,
@@ -22,12 +22,14 @@ from d2k.analyzers.triton.values import (
     Instance,
     KernelDef,
     Known,
+    Layout,
     Literal,
     Meta,
     Named,
     Opaque,
     Partial,
     Range,
+    Region,
     Slice,
     Tup,
     Value,
@@ -114,7 +116,7 @@ class Device(Lowering):
         """Lowers a kernel's body; `bound` are parameters that stand for something else than a run-time value."""
         func = kernel.func
         node = func.node
-        env: dict[str, Value] = dict(func.env)
+        env: dict[str, Value] = self.closure(func, node)
         self.frames.append(Frame(func.module, env, node, 0, NONE))
         try:
             if isinstance(node, ast.Lambda):
@@ -166,12 +168,8 @@ class Device(Lowering):
     # hooks
 
     def named(self, value: Named) -> Value:
-        for prefix in (*LANGUAGES, "torch.", "cutlass.", "cuda.tile.", "tilelang.language.", "numpy."):
-            if value.dotted.startswith(prefix):
-                name = NAMES.get(value.dotted[len(prefix) :])
-                if name is not None:
-                    return DType(name)
-        return value
+        dtype = named_dtype(value.dotted)
+        return value if dtype is None else DType(dtype)
 
     def operation(self, name: str, args: tuple[int, ...], node: ast.AST) -> int:
         """An elementwise operation on broadcast operands."""
@@ -233,11 +231,21 @@ class Device(Lowering):
         return self.b.emit(Kind.CALL, what, args, self.place(node))
 
     def global_expression(self, name: str, node: ast.expr, module: Module) -> Value:
-        value = self._in_module(module, node) if isinstance(node, (ast.Tuple, ast.Attribute, ast.Name)) else None
-        if isinstance(value, (DType, Named, Func, KernelDef)):
-            return value
+        if isinstance(node, (ast.Tuple, ast.Attribute, ast.Name)) or self._makes_layout(node, module):
+            value = self._in_module(module, node)
+            if isinstance(value, (DType, Named, Func, KernelDef, Layout)):
+                return value
         # a module-level constant whose value only a run can tell
         return self.b.emit(Kind.CONST, name, (), module.place(node))
+
+    def _makes_layout(self, node: ast.expr, module: Module) -> bool:
+        if not isinstance(node, ast.Call):
+            return False
+        try:
+            callee = self.interp.eval(node.func, {}, module)
+        except NotConstant:
+            return False
+        return isinstance(callee, Named) and "Layout" in callee.dotted
 
     # types
 
@@ -276,6 +284,10 @@ class Device(Lowering):
                     return DType(draft.dtype, owner)
                 case "shape" if draft.shape:
                     return Tup(draft.shape)
+                case "layout" if self.is_descriptor(owner):
+                    return Layout("NVMMASharedLayout", {})
+                case "layout":
+                    return Opaque(name)
                 case "block_shape" if (block := self.block_shape(owner, node)) is not None:
                     return Tup(block)
                 case "T":
@@ -294,6 +306,8 @@ class Device(Lowering):
                     return self.b.emit(Kind.ATTRIBUTE, name, (owner.of,), self.place(node), NO_ATTRS, "i32", ())
                 case _:
                     return Bound(owner, name)
+        if isinstance(owner, Layout):
+            return owner.fields.get(name, Opaque("layout"))
         if name == "value" and isinstance(owner, (Literal, Tup, Func)):
             return owner
         return Bound(owner, name)
@@ -312,6 +326,18 @@ class Device(Lowering):
                 return tuple(self._size(one, node) for one in self.blocks[draft.name])
             break
         return None
+
+    def is_memory(self, value: int) -> bool:
+        """Whether a value names on-chip memory or a part of it."""
+        draft = self.b.ops[value]
+        while draft.kind is Kind.SHAPE and draft.args:
+            draft = self.b.ops[draft.args[0]]
+        return draft.kind is Kind.ALLOC
+
+    def is_descriptor(self, value: int) -> bool:
+        """Whether a value is, for all that is known, a tensor map: one made here or a kernel's parameter."""
+        draft = self.b.ops[value]
+        return draft.kind is Kind.DESCRIPTOR or (draft.kind is Kind.PARAM and not draft.attrs)
 
     def _size(self, size: int | str, node: ast.AST) -> int:
         if isinstance(size, int):
@@ -332,6 +358,11 @@ class Device(Lowering):
     def subscript(self, owner: Value, index: Value, node: ast.Subscript) -> Value:
         if isinstance(owner, int):
             parts = index.items if isinstance(index, Tup) else (index,)
+            if self.is_memory(owner):
+                draft = self.b.ops[owner]
+                args = (owner, *(self.ref(one, node) for one in parts))
+                inner = draft.shape[len(parts) :] if draft.shape else None
+                return self.b.emit(Kind.SHAPE, "index", args, self.place(node), NO_ATTRS, draft.dtype, inner)
             if parts and all(_full_or_new(one) for one in parts):
                 return self._expanded(owner, parts, node)
             at = self.constant(index)
@@ -367,6 +398,20 @@ class Device(Lowering):
 
     def store_subscript(self, owner: Value, index: Value, value: Value, node: ast.Subscript) -> None:
         self.b.unresolved.append(Mention("[]=", "", "a store into an item", self.place(node)))
+
+    def run_With(self, node: ast.With | ast.AsyncWith) -> Flow:
+        """`with` opens a role's region, or binds what its expression gives."""
+        outer = self.b.partition
+        for item in node.items:
+            value = self.eval(item.context_expr)
+            if isinstance(value, Region) and value.name:
+                self.b.partition = value.name
+                self.b.emit(Kind.CONTROL, "partition", (), self.place(item.context_expr), value.attrs)
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, value)
+        flow = self.block(node.body)
+        self.b.partition = outer
+        return flow
 
     # calls
 

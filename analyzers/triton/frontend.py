@@ -15,6 +15,7 @@ from d2k.analyzers.triton.interp import Interp, NotConstant
 from d2k.analyzers.triton.lowering import defaults
 from d2k.analyzers.triton.module import Library, Module, index
 from d2k.analyzers.triton.pointers import pointer_params
+from d2k.analyzers.triton.relevance import Relevance
 from d2k.analyzers.triton.values import Class, Func, KernelDef
 from d2k.spec.facts import (
     AttrValue,
@@ -34,7 +35,7 @@ from d2k.spec.facts import (
 MAX_LOWERINGS = 16
 """Bodies of one kernel that differ by their compile-time decisions."""
 
-MAX_TOTAL_OPS = 400_000
+MAX_TOTAL_OPS = 150_000
 EMPTY = Body((), ())
 _WORTH_READING = re.compile(r"triton|gluon|cute|cuda|torch|tilelang|cupy")
 
@@ -58,6 +59,7 @@ class Reading:
     interp: Interp
     kernels: dict[int, KernelDef] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    relevance: Relevance = field(default_factory=lambda: Relevance(()))
     ops: int = 0
 
 
@@ -76,7 +78,7 @@ def read(path: str, text: str, entry: str = "", target: str = "sm_100a") -> Prog
     except (RecursionError, MemoryError):
         return _unreadable(path, entry, 1, "nested too deeply to be parsed")
     try:
-        return _program(path, tree, entry, target)
+        return _program(path, text, tree, entry, target)
     except RecursionError:
         return _unreadable(path, entry, 1, "nested too deeply to be analysed")
 
@@ -86,8 +88,8 @@ def _unreadable(path: str, entry: str, line: int, message: str) -> Program:
     return Program(path, (), (), (), EMPTY, entry, problems=(problem,))
 
 
-def _program(path: str, tree: ast.Module, entry: str, target: str) -> Program:
-    module = index(path, tree, Library())
+def _program(path: str, text: str, tree: ast.Module, entry: str, target: str) -> Program:
+    module = index(path, tree, Library(), text)
     reading = Reading(module, Interp(target))
     discover(reading)
     functions = host_functions(reading)
@@ -144,6 +146,7 @@ def host_functions(reading: Reading) -> list[Lowered]:
     module = reading.module
     device = set(reading.kernels)
     operators = _operators(module)
+    reading.relevance = Relevance(kernel.name for kernel in reading.kernels.values())
     found: list[Lowered] = []
     nested: list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, tuple[ast.AST, ...]]] = []
     for name, node, around in module.functions:
@@ -153,7 +156,7 @@ def host_functions(reading: Reading) -> list[Lowered]:
             nested.append((name, node, around))
             continue
         found.append(_lower(reading, name, node, around, operators))
-    inlined = {node for one in found for node in one.host.inlined}
+    inlined = {node for one in found for node in (*one.host.inlined, *one.host.called)}
     for name, node, around in nested:
         if id(node) not in inlined:
             found.append(_lower(reading, name, node, around, operators))
@@ -180,7 +183,7 @@ def _lower(
     operators: dict[str, Func],
 ) -> Lowered:
     module = reading.module
-    host = Host(module, reading.interp, operators)
+    host = Host(module, reading.interp, operators, reading.relevance)
     func = Func(node, module, name)
     owner = around[-1] if around else None
     cls = Class(owner, module) if isinstance(owner, ast.ClassDef) else None
@@ -202,7 +205,7 @@ def _lower(
 
 def _module_code(reading: Reading) -> Lowered:
     module = reading.module
-    host = Host(module, reading.interp, {})
+    host = Host(module, reading.interp, {}, reading.relevance)
     problem = ""
     try:
         host.module_code(module)
@@ -395,7 +398,7 @@ def _params(kernel: KernelDef, interp: Interp, pointers: frozenset[str], numbers
 
 
 def _dead_mentions(reading: Reading, kernels: Mapping[int, KernelDef], live: set[int]) -> tuple[Mention, ...]:
-    host = Host(reading.module, reading.interp, {})
+    host = Host(reading.module, reading.interp, {}, reading.relevance)
     called = _called(reading)
     for key, kernel in kernels.items():
         if key in live:

@@ -6,13 +6,15 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from d2k.analyzers.triton import gluon_calls
 from d2k.analyzers.triton.builder import NO_ATTRS, Builder
 from d2k.analyzers.triton.device import parameters
 from d2k.analyzers.triton.interp import Interp, NotConstant
 from d2k.analyzers.triton.lowering import Call, Env, Frame, Lowering, defaults
 from d2k.analyzers.triton.module import Module
+from d2k.analyzers.triton.relevance import Relevance
 from d2k.analyzers.triton.tuning import OPTIONS
-from d2k.analyzers.triton.types import NAMES, words
+from d2k.analyzers.triton.types import named_dtype, words
 from d2k.analyzers.triton.values import (
     UNKNOWN,
     Bound,
@@ -24,6 +26,7 @@ from d2k.analyzers.triton.values import (
     Gridded,
     Instance,
     KernelDef,
+    Layout,
     Literal,
     Meta,
     Named,
@@ -96,19 +99,22 @@ class Site:
 class Host(Lowering):
     """Lowers one host function, or the code of the module itself."""
 
-    def __init__(self, module: Module, interp: Interp, operators: Mapping[str, Func]) -> None:
+    def __init__(self, module: Module, interp: Interp, operators: Mapping[str, Func], relevance: Relevance) -> None:
         super().__init__(module, Builder(max_ops=MAX_HOST_OPS), interp)
         self.sites: list[Site] = []
         self.referenced: set[int] = set()
         """Kernels that are used otherwise than by a launch, by the identity of their node."""
+        self.called: set[int] = set()
+        """Functions at hand that are called but not lowered in place, by the identity of their node."""
         self.operators = operators
+        self.relevance = relevance
         self._globals: dict[str, Value] = {}
         self._queries: dict[tuple[str, int, int], int] = {}
 
     def function(self, func: Func, owner: Class | None) -> None:
         node = func.node
         assert not isinstance(node, ast.Lambda)
-        env: Env = dict(func.env)
+        env: Env = self.closure(func, node)
         self.frames.append(Frame(func.module, env, node, 0, NONE))
         try:
             given = dict(defaults(func))
@@ -152,12 +158,8 @@ class Host(Lowering):
     # hooks
 
     def named(self, value: Named) -> Value:
-        for prefix in ("torch.", "triton.language.", "numpy."):
-            if value.dotted.startswith(prefix):
-                name = NAMES.get(value.dotted[len(prefix) :])
-                if name is not None:
-                    return DType(name)
-        return value
+        dtype = named_dtype(value.dotted)
+        return value if dtype is None else DType(dtype)
 
     def operation(self, name: str, args: tuple[int, ...], node: ast.AST) -> int:
         if name == "matmul":
@@ -310,7 +312,7 @@ class Host(Lowering):
             case Gridded(kernel, grid):
                 return self.launch(kernel, grid, call)
             case Func():
-                return self.inline(callee, call, node)
+                return self._function_call(callee, call)
             case Partial():
                 joined = Call(node, (*callee.args, *call.args), {**callee.keywords, **call.keywords}, call.stars)
                 return self.call(callee.func, joined)
@@ -328,6 +330,13 @@ class Host(Lowering):
                 return self._call_object(callee, cls, call)
             case _:
                 return self.host_call(self.dotted(node.func), call)
+
+    def _function_call(self, callee: Func, call: Call) -> Value:
+        if self.relevance.inlines(callee.node, callee.module):
+            return self.inline(callee, call, call.node)
+        self.called.add(id(callee.node))
+        first = () if callee.owner is None else (self.ref(callee.owner, call.node),)
+        return self.host_call(callee.qualname, call, first)
 
     def host_call(self, name: str, call: Call, first: tuple[int, ...] = (), **extra: AttrValue) -> int:
         args = first + tuple(self.ref(one, call.node) for one in call.args)
@@ -355,6 +364,9 @@ class Host(Lowering):
         head, _, last = dotted.rpartition(".")
         if head == "torch" and last in ALLOCATIONS:
             return self._allocation(last, dotted, call)
+        made = gluon_calls.layout(dotted, call.args, call.keywords)
+        if made is not None:
+            return made
         if dotted.endswith(DESCRIPTORS):
             return self._descriptor(dotted, call)
         if dotted.startswith("torch.ops."):
@@ -499,6 +511,8 @@ class Host(Lowering):
                     return found
             case Named(dotted):
                 return self.named_call(f"{dotted}.{name}", call)
+            case Layout():
+                return Opaque("layout")
             case Opaque(what):
                 return self.host_call(f"{what}.{name}" if what.isidentifier() else f".{name}", call)
             case _:

@@ -17,7 +17,18 @@ from typing import Any
 
 from d2k.analyzers.triton.module import Definition, Either, Import, Module, canonical, import_bindings
 from d2k.analyzers.triton.types import words
-from d2k.analyzers.triton.values import UNKNOWN, Class, Config, Func, KernelDef, Named, Partial, Value
+from d2k.analyzers.triton.values import (
+    UNKNOWN,
+    VALUES,
+    Class,
+    Config,
+    Func,
+    KernelDef,
+    Named,
+    Partial,
+    Value,
+    as_python,
+)
 
 MAX_STEPS = 100_000
 MAX_ITEMS = 20_000
@@ -374,7 +385,7 @@ class Interp:
                     return _indexable(owner)[slice(*bounds)]
                 return _indexable(owner)[self.eval(node.slice, env, module)]
             case ast.Lambda():
-                return Func(node, module, "<lambda>", _values(env))
+                return Func(node, module, "<lambda>", env, evaluated=True)
             case ast.ListComp() | ast.GeneratorExp():
                 return self._comprehension(node.elt, node.generators, env, module)
             case ast.SetComp():
@@ -629,7 +640,7 @@ class Interp:
         return [self.call(args[0], tuple(one), {}, module) for one in columns]
 
     def call_function(self, func: Func, args: tuple[object, ...], keywords: Mapping[str, object]) -> object:
-        env: Env = {**func.env}
+        env: Env = dict(func.env) if func.evaluated else {name: as_python(one) for name, one in _values(func.env)}
         env.update(self.bind(func, args, keywords))
         if isinstance(func.node, ast.Lambda):
             return self.eval(func.node.body, env, func.module)
@@ -712,7 +723,7 @@ class Interp:
                     except _Break:
                         break
             case ast.FunctionDef():
-                env[node.name] = self.decorated(Func(node, module, node.name, _values(env)), env)
+                env[node.name] = self.decorated(Func(node, module, node.name, env, evaluated=True), env)
             case ast.Break():
                 raise _Break
             case ast.Continue():
@@ -809,8 +820,8 @@ def _indexable(value: object) -> Any:
     return value
 
 
-def _values(env: Mapping[str, object]) -> Mapping[str, Value]:
-    return env  # type: ignore[return-value]  # closures of the evaluator hold plain Python values
+def _values(env: Mapping[str, object]) -> Iterable[tuple[str, Value]]:
+    return ((name, value) for name, value in env.items() if isinstance(value, VALUES))
 
 
 def _iterate(value: object) -> Iterable[object]:

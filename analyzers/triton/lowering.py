@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from d2k.analyzers.core.fold import apply
 from d2k.analyzers.triton.builder import NO_ATTRS, Builder
@@ -16,6 +16,7 @@ from d2k.analyzers.triton.interp import Interp, NotConstant, _Device, _Sibling
 from d2k.analyzers.triton.module import Import, Module, import_bindings
 from d2k.analyzers.triton.values import (
     UNKNOWN,
+    VALUES,
     Bound,
     Choice,
     Class,
@@ -35,6 +36,7 @@ from d2k.analyzers.triton.values import (
     Slice,
     Tup,
     Value,
+    as_python,
 )
 from d2k.spec.facts import NONE, Constant, Guard, Kind, Mention, Place
 
@@ -208,8 +210,12 @@ class Lowering:
                     if key is None or isinstance(key, (bool, int, float, str))
                 }
                 return Dict(known, open=len(known) != len(value))
-            case Func() | KernelDef() | Class() | Partial() | Literal() | Tup() | Dict() | DType() | Bound() | Opaque():
+            case Func() | KernelDef() | Class():
                 return value
+            case Partial(func, args, keywords):
+                given = tuple(self.from_python(one, node) for one in args)
+                named = {name: self.from_python(one, node) for name, one in keywords.items()}
+                return Partial(self.from_python(func, node), given, named)
             case Named():
                 return self.named(value)
             case _Sibling(module):
@@ -361,11 +367,12 @@ class Lowering:
         for statement in cls.node.body:
             match statement:
                 case ast.FunctionDef(name=found) if found == name:
-                    func = Func(statement, cls.module, f"{cls.node.name}.{name}", owner=owner)
-                    made = self.interp.decorated(func, {})
-                    if isinstance(made, Func):
-                        return _bind_method(made, owner)
-                    return self.from_python(made, statement)
+                    kinds = {one.id for one in statement.decorator_list if isinstance(one, ast.Name)}
+                    bound = "staticmethod" not in kinds and (isinstance(owner, Instance) or "classmethod" in kinds)
+                    func = Func(statement, cls.module, f"{cls.node.name}.{name}", owner=owner if bound else None)
+                    if bound and kinds & {"property", "cached_property"}:
+                        return self.inline(func, Call(_no_call(statement), (), {}), statement)
+                    return self.from_python(self.interp.decorated(func, {}), statement)
                 case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
                     return self._in_module(cls.module, value)
                 case ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value) if found == name:
@@ -706,7 +713,7 @@ class Lowering:
             return Instance(yes.cls, fields, yes.whole)
         if isinstance(yes, DType) and isinstance(no, DType):
             return DType(None)
-        if _is_data(yes) and _is_data(no):
+        if (_is_data(yes) or _is_data(no)) and all(_is_data(one) or isinstance(one, Bound) for one in (yes, no)):
             then, other = self.ref(yes, node), self.ref(no, node)
             shape, dtype = self.joined_type(then, other)
             return self.b.emit(Kind.PHI, "if", (condition, then, other), self.place(node), NO_ATTRS, dtype, shape)
@@ -1102,7 +1109,7 @@ class Lowering:
         if len(self.frames) > MAX_INLINE_DEPTH or depth >= MAX_RECURSION:
             return self.unknown(func.qualname, node, tuple(self.ref(one, node) for one in call.args))
         self.inlined.add(id(func.node))
-        env: Env = {**func.env, **self.bind(func, call, node)}
+        env: Env = {**self.closure(func, node), **self.bind(func, call, node)}
         here = self.place(node)
         calls, guards = self.b.calls, self.b.guards
         self.b.calls = (*calls, here)
@@ -1115,6 +1122,12 @@ class Lowering:
         finally:
             self.frames.pop()
             self.b.calls, self.b.guards = calls, guards
+
+    def closure(self, func: Func, node: ast.AST) -> Env:
+        """The variables of the function around `func`."""
+        if func.evaluated:
+            return {name: self.from_python(value, node) for name, value in func.env.items()}
+        return {name: value for name, value in func.env.items() if isinstance(value, VALUES)}
 
     def _result(self, node: ast.AST) -> Value:
         returns = self.frame.returns
@@ -1202,30 +1215,15 @@ def _same(left: Value, right: Value) -> bool | None:
     return None
 
 
-def _bind_method(func: Func, owner: Class | Instance) -> Func:
-    assert not isinstance(func.node, ast.Lambda)
-    names = {one.id for one in func.node.decorator_list if isinstance(one, ast.Name)}
-    if "staticmethod" in names or (isinstance(owner, Class) and "classmethod" not in names):
-        return replace(func, owner=None)
-    return func
+def _no_call(node: ast.AST) -> ast.Call:
+    """A call that the source does not write, at the place of `node`."""
+    call = ast.Call(func=ast.Name(id="", ctx=ast.Load()), args=[], keywords=[])
+    return ast.fix_missing_locations(ast.copy_location(call, node))
 
 
 def _python_env(env: Mapping[str, Value]) -> dict[str, object]:
     """The constants of an environment for the evaluator; everything else hides a global of the same name."""
-    return {name: _python(value) for name, value in env.items()}
-
-
-def _python(value: Value) -> object:
-    match value:
-        case Literal(constant):
-            return constant
-        case Named() | Func() | KernelDef() | Class() | Partial():
-            return value
-        case Tup(items):
-            inner = [_python(one) for one in items]
-            return UNKNOWN if UNKNOWN in inner else tuple(inner)
-        case _:
-            return UNKNOWN
+    return {name: as_python(value) for name, value in env.items()}
 
 
 def _stores(body: Sequence[ast.stmt]) -> Iterator[str]:

@@ -54,6 +54,7 @@ class Module:
     path: str
     tree: ast.Module
     library: Library
+    text: str = ""
     bindings: dict[str, Binding] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     rebound: set[str] = field(default_factory=set)
@@ -74,6 +75,11 @@ class Module:
             if isinstance(one, Import):
                 found[name] = one.dotted
         return found
+
+    @cached_property
+    def source_lines(self) -> list[str]:
+        """The text's lines with their ends. Only these three breaks count, as in the parser (a form feed is none)."""
+        return [line + "\n" for line in self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
 
     @cached_property
     def package(self) -> tuple[str, ...]:
@@ -129,12 +135,16 @@ class Library:
                 return self._modules[candidate]
         return None
 
+    def text(self, path: Path) -> str | None:
+        """The text of a file, None if it cannot be read."""
+        return self._read(path)
+
     def loaded(self) -> tuple[Module, ...]:
         return tuple(module for module in self._modules.values() if module is not None)
 
     def _parse(self, path: Path, text: str) -> Module | None:
         try:
-            return index(str(path), ast.parse(text), self)
+            return index(str(path), ast.parse(text), self, text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
 
@@ -148,9 +158,9 @@ def _read_text(path: Path) -> str | None:
         return None
 
 
-def index(path: str, tree: ast.Module, library: Library) -> Module:
+def index(path: str, tree: ast.Module, library: Library, text: str = "") -> Module:
     """The module with its module-level names; of alternatives (`try`, `if`) the first one counts."""
-    module = Module(path, tree, library)
+    module = Module(path, tree, library, text)
     _bind(module, tree.body, alternative=False)
     return module
 

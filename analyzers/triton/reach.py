@@ -37,23 +37,34 @@ def reach(module: Module, functions: Sequence[Lowered], entry: str, kernels: fro
         roots = named
     else:
         roots = _roots(functions)
-    reached = {one.name for one in roots}
+    reached: set[str] = set()
+    apart = {one.name for one in roots}
     inside: set[str] = set()
-    for one in roots:
-        for node in one.host.inlined:
-            if node in by_node and node != id(one.func.node):
-                name = by_node[node].name
-                reached.add(name)
-                if name.rpartition(".")[2] != "backward":
-                    inside.add(name)
-    return Reached(frozenset(reached), frozenset(inside - {one.name for one in roots}), entry)
+    stack = list(roots)
+    while stack:
+        one = stack.pop()
+        if one.name in reached:
+            continue
+        reached.add(one.name)
+        for node in (*one.host.inlined, *one.host.called):
+            other = by_node.get(node)
+            if other is None or other is one:
+                continue
+            if node in one.host.called or other.name.rpartition(".")[2] == "backward":
+                apart.add(other.name)
+                stack.append(other)
+            else:
+                inside.add(other.name)
+    return Reached(frozenset(reached | inside), frozenset(inside - apart), entry)
 
 
 def _roots(functions: Sequence[Lowered]) -> list[Lowered]:
     """Public functions that no other public one calls; without any, all functions that no other one calls."""
     public = [one for one in functions if is_public(one.name) and not _is_secondary(one.func.node)]
     for candidates in (public, functions):
-        inside = {node for one in candidates for node in one.host.inlined if node != id(one.func.node)}
+        inside = {
+            node for one in candidates for node in (*one.host.inlined, *one.host.called) if node != id(one.func.node)
+        }
         free = [one for one in candidates if id(one.func.node) not in inside]
         if free:
             return free

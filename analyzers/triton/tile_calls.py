@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from d2k.analyzers.triton import inline_asm
+from d2k.analyzers.triton import gluon_calls, inline_asm, tlx_calls
 from d2k.analyzers.triton.builder import NO_ATTRS
 from d2k.analyzers.triton.combine import combine_name
 from d2k.analyzers.triton.device import LANGUAGES, Args, Device, Handler
@@ -16,6 +16,7 @@ from d2k.analyzers.triton.values import (
     Dict,
     DType,
     Instance,
+    Layout,
     Literal,
     Named,
     Opaque,
@@ -108,9 +109,12 @@ def named_call(device: Device, dotted: str, call: Call) -> Value:
     """A call of a function by its dotted name."""
     if dotted.startswith("builtins."):
         return _builtin(device, dotted[9:], call)
+    made = gluon_calls.layout(dotted, call.args, call.keywords)
+    if made is not None:
+        return made
     name = _language_name(dotted)
     if name is not None:
-        handler = HANDLERS.get(name)
+        handler = _handler(name)
         if handler is not None:
             names, lower = handler
             return lower(device, Args(device, call.node, names, call))
@@ -121,12 +125,32 @@ def named_call(device: Device, dotted: str, call: Call) -> Value:
     return device.unresolved(dotted, call)
 
 
+def _handler(name: str) -> tuple[tuple[str, ...], Handler] | None:
+    if name.startswith("tlx."):
+        return tlx_calls.HANDLERS.get(name[4:])
+    return HANDLERS.get(name) or gluon_calls.HANDLERS.get(name)
+
+
+_INNER = (
+    "math.",
+    "extra.libdevice.",
+    "extra.cuda.libdevice.",
+    "extra.cuda.",
+    "extra.",
+    "nvidia.ampere.",
+    "nvidia.hopper.",
+    "nvidia.blackwell.",
+    "nvidia.rubin.",
+)
+"""Modules inside a kernel language whose functions go by their own names."""
+
+
 def _language_name(dotted: str) -> str | None:
     """The function's name inside its kernel language, None for everything else."""
     for prefix in LANGUAGES:
         if dotted.startswith(prefix):
             rest = dotted[len(prefix) :]
-            for inner in ("math.", "extra.libdevice.", "extra.cuda.libdevice.", "extra.cuda.", "extra."):
+            for inner in _INNER:
                 if rest.startswith(inner):
                     return rest[len(inner) :]
             return rest
@@ -140,6 +164,9 @@ def method_call(device: Device, owner: Value, name: str, call: Call) -> Value:
     node = call.node
     match owner:
         case int():
+            view = gluon_calls.memory_method(device, owner, name, call)
+            if view is not None:
+                return view
             if name in DESCRIPTOR_METHODS and not (name.startswith("atomic_") and _is_tile(device, owner)):
                 names, lower = DESCRIPTOR_METHODS[name]
                 return lower(device, Args(device, node, names, Call(node, (owner, *call.args), call.keywords)))
@@ -148,6 +175,8 @@ def method_call(device: Device, owner: Value, name: str, call: Call) -> Value:
                 return lower(device, Args(device, node, names, Call(node, (owner, *call.args), call.keywords)))
         case DType(dtype):
             return _dtype_method(device, owner, dtype, name, call)
+        case Layout():
+            return Opaque("layout")
         case Dict(items):
             if name == "get" and call.args:
                 key = device.constant(call.args[0])

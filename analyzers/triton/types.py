@@ -77,6 +77,15 @@ NAMES: Mapping[str, str] = {
     "Int8": "i8",
 }
 
+MODULES = ("triton.language.", "triton.experimental.gluon.language.", "torch.", "cutlass.", "cuda.tile.", "numpy.")
+
+
+def named_dtype(dotted: str) -> str | None:
+    """The element type that a dotted name stands for: `triton.language.float32`, `torch.bfloat16`."""
+    head, _, last = dotted.rpartition(".")
+    return NAMES.get(last) if f"{head}." in MODULES or head == "tilelang.language" else None
+
+
 SCALE_FORMATS: Mapping[str, str] = {
     "e4m3": "f8e4m3",
     "e5m2": "f8e5m2",

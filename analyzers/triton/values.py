@@ -73,9 +73,11 @@ class Func:
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
     module: Module
     qualname: str
-    env: Mapping[str, Value] = field(default_factory=dict)
+    env: Mapping[str, object] = field(default_factory=dict)
     owner: Value | None = None
     """What the first parameter is bound to: the instance or class of a method."""
+    evaluated: bool = False
+    """Whether `env` holds plain Python values: the evaluator made the function, not the lowering."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,6 +185,22 @@ class Choice:
     no: Value
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """How a tile is laid out over threads or in memory, by the name of its constructor."""
+
+    name: str
+    fields: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """What `with` opens for one role of a warp-specialized kernel."""
+
+    name: str
+    attrs: Mapping[str, AttrValue]
+
+
 @dataclass(frozen=True, slots=True)
 class Opaque:
     """Something that is no run-time value and that cannot be followed, in words."""
@@ -208,5 +226,24 @@ Value = (
     | Meta
     | Range
     | Choice
+    | Layout
+    | Region
     | Opaque
 )
+
+VALUES = Value.__args__
+"""The classes of the union, for `isinstance`."""
+
+
+def as_python(value: Value) -> object:
+    """The plain Python value of a compile-time constant; UNKNOWN for what only a run can tell."""
+    match value:
+        case Literal(constant):
+            return constant
+        case Named() | Func() | KernelDef() | Class():
+            return value
+        case Tup(items):
+            inner = [as_python(one) for one in items]
+            return UNKNOWN if UNKNOWN in inner else tuple(inner)
+        case _:
+            return UNKNOWN

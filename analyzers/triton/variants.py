@@ -14,7 +14,8 @@ from d2k.analyzers.triton.host import Site
 from d2k.analyzers.triton.interp import Interp, NotConstant
 from d2k.analyzers.triton.lowering import defaults
 from d2k.analyzers.triton.tuning import OPTIONS
-from d2k.analyzers.triton.values import UNKNOWN, Config, DType, Func, KernelDef, Literal, Named, Tup, Value
+from d2k.analyzers.triton.types import named_dtype
+from d2k.analyzers.triton.values import UNKNOWN, Config, DType, Func, KernelDef, Layout, Literal, Named, Tup, Value
 from d2k.spec.facts import AttrValue, Constant, Kind, Launch
 
 MAX_VARIANTS = 64
@@ -132,7 +133,7 @@ def _take(builder: Builder, name: str, value: Value, choice: Choices, given: _Gi
     if isinstance(value, DType):
         if value.name is not None:
             given.bound[name] = value
-    elif isinstance(value, (Func, KernelDef, Named)):
+    elif isinstance(value, (Func, KernelDef, Named, Layout)):
         given.bound[name] = value
     elif isinstance(value, Tup):
         inner = [_known(builder, one, choice) for one in value.items]
@@ -205,8 +206,7 @@ def _spec(
             blocks = hooked_blocks(hook, interp, _constants(config.kwargs)) if isinstance(hook, Func) else {}
         constants.update(_constants(config.kwargs))
         for name, value in config.kwargs.items():
-            if isinstance(value, (DType, Func, KernelDef, Named, Tup)):
-                bound[name] = value
+            _tune(name, value, constants, bound)
         options.update({name: one for name, one in _constants(config.options).items() if one is not None})
         tuned = (*config.kwargs, *(name for name in OPTIONS if name in _constants(config.options)))
     for name, heuristic in kernel.heuristics.items():
@@ -224,6 +224,24 @@ def _spec(
         chosen = "heuristic"
     known = {name: value for name, value in constants.items() if name in names}
     return Spec(known, _launch(options), bound, blocks, chosen, tuple(given.sites), tuned)
+
+
+def _tune(name: str, value: object, constants: dict[str, Constant], bound: dict[str, Value]) -> None:
+    """A configuration's constant that is a type, a function or a tuple."""
+    match value:
+        case Named(dotted):
+            dtype = named_dtype(dotted)
+            if dtype is None:
+                bound[name] = value
+            else:
+                bound[name], constants[name] = DType(dtype), dtype
+        case Func() | KernelDef():
+            bound[name] = value
+        case tuple() | list():
+            if all(isinstance(one, (bool, int, float, str)) for one in value):
+                bound[name] = Tup(tuple(Literal(one) for one in value))
+        case _:
+            pass
 
 
 def _heuristic(
