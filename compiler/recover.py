@@ -107,6 +107,7 @@ class Recovery(Workbench):
             case kind if kind == BAD_BLOCK:
                 self._report(diagnostic("D2K0106", self._span(span.start, span.start + 3)), index)
                 self._quiet_before = len(self.source.text) + 1
+                self.lost.update(re.findall(r"[A-Za-z_]\w*", text))  # statements that the block swallowed
                 return self._become(index, "BLOCK")
             case kind if kind == BAD_QUOTES:
                 self._report(

@@ -91,6 +91,12 @@ def test_names_of_a_broken_statement_are_lost_not_unknown() -> None:
     assert "P" not in parsed.lost
 
 
+def test_what_an_open_block_string_swallows_is_lost() -> None:
+    parsed = damaged(("  let   P = sum", '  summary """\n  let   P = sum'))
+    assert codes(parsed) == ["D2K0106"]
+    assert {"P", "workload", "small", "guidance"} <= parsed.lost
+
+
 def test_a_repaired_statement_loses_nothing() -> None:
     parsed = damaged(("let   B = len(lens)", "let   B len(lens)"), ("requires balance", "require balance"))
     assert codes(parsed) == ["D2K0203", "D2K0206"]
