@@ -21,6 +21,9 @@ MAX_ALTERNATIVES = 8
 MAX_DEPTH = 24
 MAX_SOURCES = 32
 
+WORDS = ("cpp_extension", "_inline", "Raw", "nvrtc", "Program", "SourceModule", "_compile_kernel", "nvcc")
+"""A file without any of these compiles no CUDA."""
+
 CUDA_SUFFIXES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".h", ".hpp")
 
 
@@ -75,19 +78,7 @@ class Scope:
 
 def read_sources(path: str, text: str, target: str = "sm_100a") -> tuple[EmbeddedSource, ...]:
     """The CUDA in a Python file's text; () where it cannot be parsed."""
-    if not any(
-        word in text
-        for word in (
-            "load_inline",
-            "cpp_extension",
-            "Raw",
-            "nvrtc",
-            "Program",
-            "SourceModule",
-            "_compile_kernel",
-            "build_inline",
-        )
-    ):
+    if not any(word in text for word in WORDS):
         return ()
     try:
         return cuda_sources(index(path, ast.parse(text), Library(), text), target)
@@ -456,6 +447,8 @@ class _Reader:
                 between = self._constant(func.value, scope)
                 parts = [self.trace(one, where) for one in items.elts]
                 return _products(parts, between if isinstance(between, str) else "\n")
+            case "encode" if isinstance(func.value, ast.Name) and func.value.id == "str" and node.args:
+                return self.trace(node.args[0], scope)
             case "encode" | "decode" | "lstrip" | "rstrip" | "strip" | "expandtabs":
                 texts = self.trace(func.value, scope)
                 keep = func.attr in ("encode", "decode", "expandtabs") or node.args

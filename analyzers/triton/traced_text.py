@@ -194,6 +194,7 @@ def _decoded(
             run.append(char)
             at += 1
     flush()
+    parts.append(Traced((Piece("", path, line),)))  # where the literal ends, for a last line without characters
     return joined(parts)
 
 
