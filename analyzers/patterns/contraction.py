@@ -72,6 +72,8 @@ def _dot_products(view: BodyView) -> Iterator[Contraction]:
     """Multiplications of a matrix with a vector whose products are summed along an axis that the result has lost."""
     data = flow(view)
     for value in view.values(Kind.ELEMENTWISE, name=("mul", "fma")):
+        if len(view.op(value).args) < 2:
+            continue
         left, right = view.op(value).args[:2]
         a, b = data.fetches(left, _linear), data.fetches(right, _linear)
         if not a or not b or _memories(view, a) & _memories(view, b):

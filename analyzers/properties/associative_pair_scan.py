@@ -52,6 +52,8 @@ def _steps(kernel: KernelView) -> Iterator[tuple[int, int, str]]:
 def _affine(kernel: KernelView, value: int) -> Iterator[tuple[int, int, int]]:
     """(factor, multiplied, added) of a * y + x in all orders."""
     op = kernel.op(value)
+    if len(op.args) != (3 if op.name == "fma" else 2):
+        return
     if op.name == "fma":
         a, y, x = op.args
         yield from ((a, y, x), (y, a, x))

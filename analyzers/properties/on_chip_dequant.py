@@ -21,11 +21,11 @@ from d2k.spec.finding import FoundValue, Status
 
 @dataclass(frozen=True, slots=True)
 class _Codes:
-    """`cut` takes codes of `bits` bits out of the words that `fetch` reads."""
+    """`cut` takes codes of `bits` bits (None if the mask is not known) out of the words that `fetch` reads."""
 
     cut: int
     fetch: int
-    bits: int
+    bits: int | None
 
 
 def detect(kernel: KernelView) -> Detection:
@@ -50,7 +50,9 @@ def _codes(kernel: KernelView) -> Iterator[_Codes]:
         op = kernel.op(value)
         for word, mask in (op.args[:2], op.args[1::-1]):
             bits = _bits(kernel.fold_int(mask), op.name)
-            if bits is None or (op.name == "mod" and mask != op.args[1]):
+            if op.name == "mod" and (bits is None or mask != op.args[1]):
+                continue
+            if bits is None and not (_is_symbol(kernel, mask) and _is_shifted(kernel, word)):
                 continue
             fetched = data.fetches(word, lambda inner: inner.kind is not Kind.REDUCE)
             if fetched:
@@ -60,6 +62,16 @@ def _codes(kernel: KernelView) -> Iterator[_Codes]:
         fetched = data.fetches(value)
         if fetched:
             yield _Codes(value, fetched[0], 4)
+
+
+def _is_symbol(kernel: KernelView, mask: int) -> bool:
+    """A compile-time parameter whose value is not known here."""
+    return bool(kernel.op(mask).attrs.get("constexpr")) and kernel.fold(mask) is None
+
+
+def _is_shifted(kernel: KernelView, word: int) -> bool:
+    op = kernel.op(kernel.strip(word))
+    return op.kind is Kind.ELEMENTWISE and op.name == "shr"
 
 
 def _bits(mask: int | None, name: str) -> int | None:
@@ -104,8 +116,12 @@ def _is_index(op: object) -> bool:
 
 
 def _match(kernel: KernelView, one: _Codes, product: int, path: frozenset[int]) -> Match:
-    attributes: dict[str, FoundValue] = {"bits": one.bits}
+    attributes: dict[str, FoundValue] = {}
     undecided: dict[str, str] = {}
+    if one.bits is None:
+        undecided["bits"] = "the mask of a code is a parameter that is not known here"
+    else:
+        attributes["bits"] = one.bits
     group = _group(kernel, path)
     if group is None:
         undecided["group"] = "the number of elements that share a scale is not known here"
@@ -113,7 +129,7 @@ def _match(kernel: KernelView, one: _Codes, product: int, path: frozenset[int]) 
         attributes["group"] = group
     evidence = (
         Evidence(kernel.place(one.fetch), "fetch of packed words"),
-        Evidence(kernel.place(one.cut), f"cuts out codes of {one.bits} bits"),
+        Evidence(kernel.place(one.cut), f"cuts out codes of {one.bits or 'some'} bits"),
         Evidence(kernel.place(product), "multiplies the expanded values"),
     )
     return Match(evidence, attributes, undecided)

@@ -45,7 +45,7 @@ def _folded(kernel: KernelView, product: Product) -> Iterator[_Folded]:
         carried = tuple(cells(kernel, loop))
         for scaled in sorted(data.forward(partial, _multiplied)):
             op = kernel.op(scaled)
-            if op.kind is not Kind.ELEMENTWISE or op.name not in ("mul", "fma") or loop not in kernel.loops_of(scaled):
+            if op.kind is not Kind.ELEMENTWISE or op.name not in ("mul", "fma") or op.loop != loop:
                 continue
             factors = [arg for arg in op.args[:2] if arg not in partial]
             if not any(_is_scale(kernel, arg, loop) for arg in factors):
