@@ -110,9 +110,9 @@ class Recovery(Workbench):
                 self.lost.update(re.findall(r"[A-Za-z_]\w*", text))  # statements that the block swallowed
                 return self._become(index, "BLOCK")
             case kind if kind == BAD_QUOTES:
-                self._report(
-                    diagnostic("D2K0113", span).with_fix("use double quotes", Edit(span, f'"{text[1:-1]}"')), index
-                )
+                plain = text[1:-1].replace('"', '\\"')
+                message = diagnostic("D2K0113", span).with_fix("use double quotes", Edit(span, f'"{plain}"'))
+                self._report(message, index)
                 return self._retry(index, "STRING")
             case kind if kind == BAD_NUMBER:
                 self._report(diagnostic("D2K0107", span, number=text), index)

@@ -182,6 +182,17 @@ def test_fixes_of_missing_signs_make_the_file_clean() -> None:
     assert codes(parse(text, "test.d2k")) == []
 
 
+def test_fixes_of_foreign_spelling_make_the_file_clean() -> None:
+    from d2k.compiler.fixes import apply
+
+    text = (
+        'task t {\n  title \'a "b" c\';\n  where M = 3 && N \u2264 4\n  let x = 128%M\n  baselne eager "b.py" :: f\n}\n'
+    )
+    parsed = parse(text, "test.d2k")
+    assert codes(parsed) == ["D2K0113", "D2K0214", "D2K0209", "D2K0213", "D2K0114", "D2K0222", "D2K0206"]
+    assert codes(parse(apply(text, parsed.diagnostics)[0], "test.d2k")) == []
+
+
 RUBBISH = [
     "(",
     "let x = ( ",
