@@ -42,7 +42,14 @@ POINTER_ARITHMETIC = frozenset(
 CHOSEN = {"index": 1, "insert": 2, "gather": 1, "block_pointer": 1, "advance": 1}
 """Shape operations whose later operands only say where."""
 
+PRODUCTS = frozenset({"mul", "floordiv", "div", "mod", "shl", "shr", "neg"})
+"""Arithmetic that makes offsets: no operand of it is a pointer."""
+
 Through = Callable[[Op], bool]
+
+
+def _moves_pointer(op: Op) -> bool:
+    return op.kind in POINTER_ARITHMETIC and not (op.kind is Kind.ELEMENTWISE and op.name in PRODUCTS)
 
 
 class Flow:
@@ -61,7 +68,7 @@ class Flow:
         if address == NONE:
             return ()
         if address not in self._roots:
-            walk = self._graph.walk(address, lambda op: op.kind in POINTER_ARITHMETIC)
+            walk = self._graph.walk(address, _moves_pointer)
             found = (value for value in walk if self._is_memory(self._ops[value]))
             self._roots[address] = tuple(sorted(found))
         return self._roots[address]
