@@ -98,7 +98,23 @@ def _by_places(kernel: KernelView, one: Contraction, product: Product | None) ->
         columns = columns or _first(pitch for fetch in product.b_fetches for pitch in _sides(kernel, (fetch,)))
         if kernel.op(one.value).attrs.get("instr") == "tcgen05":
             rows, columns = rows or product.m, columns or product.n
+    if rows is None and stored and all(_is_vector(kernel, at) for at in stored):
+        rows = 1
     return OutputTile(one.value, loop, rows, columns, _depth(kernel, one, loop))
+
+
+def _is_vector(kernel: KernelView, access: int) -> bool:
+    """The elements of a block lie along one direction."""
+    within = [one for one in terms(kernel, access) if differs_within(kernel, one.index) or _is_short(kernel, one)]
+    if any(one.coordinate for one in terms(kernel, access)) or len({one.stride for one in within}) > 1:
+        return False
+    length = 1
+    for one in sorted(within, key=_scale):
+        extent = span(kernel, one.index)
+        if extent is None or (within[0].stride == () and abs(one.scale) > length):
+            return False
+        length += abs(one.scale) * (extent - 1)
+    return True
 
 
 def _first(found: Iterable[int | None]) -> int | None:
