@@ -1,0 +1,109 @@
+"""UT transform: the chain of rank-one updates inside a chunk is collapsed by inverting the unit lower-triangular matrix
+I + strictly_lower(diag(beta) K K^T), by row substitution, by blocks, or by a product of powers, so that all
+corrections become
+matrix products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
+from d2k.analyzers.core.view import KernelView, ProgramView
+from d2k.analyzers.patterns.carried import Cell, cells
+from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.loops import index_cone
+from d2k.analyzers.patterns.matmul import products
+from d2k.analyzers.patterns.triangles import triangles
+from d2k.spec.facts import NONE, Kind
+from d2k.spec.finding import FoundValue, Status
+
+
+@dataclass(frozen=True, slots=True)
+class _Substitution:
+    """A loop that replaces one row of a square tile at a time by its products with the rows before."""
+
+    loop: int
+    cell: Cell
+    row: int
+    size: int | None
+
+
+def detect_program(program: ProgramView) -> Detection:
+    for kernel in program.kernels:
+        solved = tuple(_substitutions(kernel))
+        if solved:
+            return (_match(kernel, solved),)
+    for kernel in program.kernels:
+        strict = [one for one in triangles(kernel) if one.strict]
+        if strict:
+            evidence = (Evidence(kernel.place(strict[0].value), "strictly triangular mask"),)
+            return Miss(detail="a strictly triangular matrix is made, but no inverse of it", evidence=evidence)
+    return Miss(detail="no triangular matrix is inverted")
+
+
+def _substitutions(kernel: KernelView) -> Iterator[_Substitution]:
+    data = flow(kernel)
+    for index, loop in enumerate(kernel.body.loops):
+        if loop.variable == NONE:
+            continue
+        for cell in cells(kernel, index):
+            behind = frozenset(data.back(cell.news, lambda op: op.kind is not Kind.MMA))
+            if not cell.olds & behind:
+                continue
+            row = next((at for at in sorted(behind) if _replaces_row(kernel, at, loop.variable)), None)
+            reduced = [at for at in behind if kernel.op(at).kind is Kind.REDUCE and kernel.op(at).name == "sum"]
+            if row is not None and any(cell.olds & set(data.back((at,))) for at in reduced):
+                dims = kernel.dims(row)
+                yield _Substitution(index, cell, row, dims[-1] if dims else None)
+
+
+def _replaces_row(kernel: KernelView, value: int, variable: int) -> bool:
+    """`where(rows == i, new, tile)`, with the loop's own i."""
+    op = kernel.op(value)
+    if op.kind is not Kind.ELEMENTWISE or op.name != "where" or len(kernel.dims(value) or ()) < 2:
+        return False
+    condition = kernel.op(kernel.strip(op.args[0]))
+    if condition.kind is not Kind.ELEMENTWISE or condition.name != "eq":
+        return False
+    return any(variable in index_cone(kernel, arg) for arg in condition.args)
+
+
+def _match(kernel: KernelView, solved: tuple[_Substitution, ...]) -> Match:
+    attributes: dict[str, FoundValue] = {}
+    undecided: dict[str, str] = {}
+    merged = _merged(kernel, solved)
+    attributes["inverse"] = "block_recursive" if merged is not None else "substitution"
+    chunk = None if merged is not None else solved[0].size
+    if chunk is None:
+        undecided["chunk"] = "the size of the whole matrix is not known here"
+    else:
+        attributes["chunk"] = chunk
+    evidence = [Evidence(kernel.place(solved[0].row), "replaces one row of the inverse at a time")]
+    if merged is not None:
+        evidence.append(Evidence(kernel.place(merged), "inverse of an off-diagonal block by two products"))
+    return Match(tuple(evidence), attributes, undecided)
+
+
+def _merged(kernel: KernelView, solved: tuple[_Substitution, ...]) -> int | None:
+    """A product of an inverted block with a product of another one."""
+    data = flow(kernel)
+    inverted = frozenset(
+        data.forward(
+            [old for one in solved for old in one.cell.olds],
+            lambda op: op.kind in (Kind.CAST, Kind.SHAPE, Kind.ELEMENTWISE),
+        )
+    )
+    made = {one.value for one in products(kernel)}
+    for one in products(kernel):
+        sides = (one.a, one.b)
+        for left, right in (sides, sides[::-1]):
+            inner = set(data.back((right,), lambda op: op.kind in (Kind.CAST, Kind.SHAPE, Kind.ELEMENTWISE))) & made
+            if left in inverted and inner:
+                return one.value
+    return None
+
+
+EXAMPLES: tuple[Example, ...] = ()
+_ = Status
