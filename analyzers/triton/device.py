@@ -17,6 +17,7 @@ from d2k.analyzers.triton.values import (
     Class,
     Dict,
     DType,
+    Element,
     Func,
     Gridded,
     Instance,
@@ -31,12 +32,20 @@ from d2k.analyzers.triton.values import (
     Range,
     Region,
     Slice,
+    Tiles,
     Tup,
     Value,
 )
 from d2k.spec.facts import NONE, AttrValue, Kind, Mention, Place
 
 Shape = tuple[int, ...] | None
+
+UNSAID: Mapping[str, str] = {
+    "cutile": "how cuTile realises loads, stores and loops",
+    "tilelang": "how TileLang realises copies, products and pipelines",
+    "cute_dsl": "the layout algebra and the copy and MMA atoms of the CuTe DSL",
+}
+"""Languages whose compilers choose what the source does not say, and what that is."""
 
 LANGUAGES = ("triton.language.", "triton.experimental.gluon.language.")
 
@@ -108,6 +117,7 @@ class Device(Lowering):
 
     def __init__(self, module: Module, builder: Builder, interp: Interp) -> None:
         super().__init__(module, builder, interp)
+        self.language = "triton"
         self.blocks: Mapping[str, tuple[int | str, ...]] = {}
         """Block shapes of descriptors that host code made, by kernel parameter."""
         self.kernel_params: dict[str, int] = {}
@@ -121,9 +131,14 @@ class Device(Lowering):
         try:
             if isinstance(node, ast.Lambda):
                 return
+            self.language = kernel.language
+            self.note_language(node)
             self._captured(func, env)
             given = dict(defaults(func))
-            for one in parameters(node):
+            for position, one in enumerate(parameters(node)):
+                if position == 0 and func.owner is not None:
+                    env[one.arg] = func.owner if not _has_operation(func.owner) else _detached(func.owner)
+                    continue
                 attrs: dict[str, AttrValue] = {}
                 if is_constexpr(one, func.module):
                     attrs["constexpr"] = True
@@ -141,13 +156,18 @@ class Device(Lowering):
         finally:
             self.frames.pop()
 
+    def note_language(self, node: ast.AST) -> None:
+        """What a body in this language leaves to its compiler."""
+        if self.language in UNSAID:
+            self.b.unresolved.append(Mention(self.language, "", UNSAID[self.language], self.place(node)))
+
     def _captured(self, func: Func, env: dict[str, Value]) -> None:
         """Variables of the enclosing function: constants of the kernel whose values its maker chooses."""
-        if not any(isinstance(one, int) for one in env.values()) and "." not in func.qualname:
+        if not env and "." not in func.qualname:
             return
         for name, node in free_names(func.node).items():
             value = env.get(name)
-            if isinstance(value, int) or (value is None and self._is_enclosed(name, func)):
+            if isinstance(value, (int, Literal)) or (value is None and self._is_enclosed(name, func)):
                 env[name] = self.b.emit(
                     Kind.PARAM, name, (), func.module.place(node), {"constexpr": True, "closure": True}, None, ()
                 )
@@ -308,6 +328,13 @@ class Device(Lowering):
                     return Bound(owner, name)
         if isinstance(owner, Layout):
             return owner.fields.get(name, Opaque("layout"))
+        if isinstance(owner, Instance):
+            known = initial_value(owner.cls, name)
+            if known is not None:
+                try:
+                    return self.from_python(self.interp.eval(known, {}, owner.cls.module), node)
+                except NotConstant:
+                    pass
         if name == "value" and isinstance(owner, (Literal, Tup, Func)):
             return owner
         return Bound(owner, name)
@@ -358,6 +385,8 @@ class Device(Lowering):
     def subscript(self, owner: Value, index: Value, node: ast.Subscript) -> Value:
         if isinstance(owner, int):
             parts = index.items if isinstance(index, Tup) else (index,)
+            if self.language in UNSAID and self.b.ops[owner].kind in (Kind.PARAM, Kind.ALLOC, Kind.CALL):
+                return Element(owner, tuple(self._start(one, node) for one in parts))
             if self.is_memory(owner):
                 draft = self.b.ops[owner]
                 args = (owner, *(self.ref(one, node) for one in parts))
@@ -381,6 +410,12 @@ class Device(Lowering):
             return self.subscript(self.ref(owner, node), index, node)
         return self.unknown("subscript", node)
 
+    def _start(self, index: Value, node: ast.AST) -> int:
+        """An index; a slice counts by where it starts."""
+        if isinstance(index, Slice):
+            return self.ref(Literal(0) if index.start is None else index.start, node)
+        return self.ref(index, node)
+
     def _expanded(self, owner: int, parts: tuple[Value, ...], node: ast.AST) -> int:
         """`x[:, None]`: a new axis for each None."""
         shape = self.b.ops[owner].shape
@@ -397,7 +432,45 @@ class Device(Lowering):
         return self.reshaped("expand_dims", owner, new, node, {"axes": axes})
 
     def store_subscript(self, owner: Value, index: Value, value: Value, node: ast.Subscript) -> None:
+        if isinstance(owner, int) and self.language in UNSAID:
+            parts = index.items if isinstance(index, Tup) else (index,)
+            stored = self.ref(value, node)
+            indices = tuple(self._start(one, node) for one in parts)
+            attrs: dict[str, AttrValue] = {"space": self.space(owner), "via": "array"}
+            args = (owner, stored, NONE, *indices)
+            self.b.emit(Kind.STORE, "store", args, self.place(node), attrs, self.b.ops[stored].dtype)
+            return
         self.b.unresolved.append(Mention("[]=", "", "a store into an item", self.place(node)))
+
+    def run_For(self, node: ast.For | ast.AsyncFor) -> Flow:
+        """A parallel loop is no loop: its body runs once, on tiles."""
+        iterated = self.eval(node.iter)
+        if isinstance(iterated, Tiles):
+            axes = iterated.axes
+            self.assign(node.target, axes[0] if len(axes) == 1 else Tup(axes))
+            return self.block(node.body)
+        return self.iterate(node, iterated)
+
+    def ref(self, value: Value, node: ast.AST) -> int:
+        if isinstance(value, Element):
+            draft = self.b.ops[value.owner]
+            space = self.space(value.owner)
+            args = (value.owner, NONE, *value.indices)
+            attrs: dict[str, AttrValue] = {"space": space, "via": "array"}
+            shape = self.broadcast(value.indices)
+            return self.b.emit(Kind.LOAD, "load", args, self.place(node), attrs, draft.dtype, shape)
+        return super().ref(value, node)
+
+    def space(self, value: int) -> str:
+        draft = self.b.ops[value]
+        while draft.kind in (Kind.SHAPE, Kind.ITEM) and draft.args:
+            draft = self.b.ops[draft.args[0]]
+        if draft.kind is Kind.ALLOC:
+            return str(draft.attrs.get("space", "unknown"))
+        return "global" if draft.kind is Kind.PARAM else "unknown"
+
+    def assign(self, target: ast.expr, value: Value) -> None:
+        super().assign(target, self.ref(value, target) if isinstance(value, Element) else value)
 
     def run_With(self, node: ast.With | ast.AsyncWith) -> Flow:
         """`with` opens a role's region, or binds what its expression gives."""
@@ -437,6 +510,11 @@ class Device(Lowering):
                 return self.cast(self.ref(call.args[0], node), callee, node)
             case _:
                 return self.unresolved(self.dotted(node.func), call)
+
+    def known_call(self, name: str, call: Call) -> int:
+        """A call whose effect is covered by what is said of the whole body."""
+        args = tuple(self.ref(one, call.node) for one in (*call.args, *call.keywords.values()))
+        return self.b.emit(Kind.CALL, name, args, self.place(call.node))
 
     def unresolved(self, name: str, call: Call, why: str = "its code is not given") -> int:
         args = tuple(self.ref(one, call.node) for one in (*call.args, *call.keywords.values()))
@@ -530,10 +608,17 @@ def _has_operation(value: Value) -> bool:
             return whole != NONE or any(_has_operation(one) for one in fields.values())
         case Partial(_, args, keywords):
             return any(_has_operation(one) for one in (*args, *keywords.values()))
-        case Range() | Choice() | Gridded() | Meta():
+        case Range() | Choice() | Gridded() | Meta() | Element() | Tiles():
             return True
         case _:
             return False
+
+
+def _detached(value: Value) -> Value:
+    """An object without the fields that only its own body knows."""
+    if isinstance(value, Instance):
+        return Instance(value.cls, {name: one for name, one in value.fields.items() if not _has_operation(one)})
+    return Opaque("self")
 
 
 def free_names(node: ast.AST) -> dict[str, ast.Name]:
@@ -551,6 +636,20 @@ def bound_names(node: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
     return frozenset(stored | {one.arg for one in parameters(node)})
 
 
+def initial_value(cls: Class, name: str) -> ast.expr | None:
+    """What `__init__` sets a field to, where it does so once."""
+    found = [
+        node.value
+        for statement in cls.node.body
+        if isinstance(statement, ast.FunctionDef) and statement.name == "__init__"
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Attribute) and target.attr == name
+    ]
+    return found[0] if len(found) == 1 else None
+
+
 def parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
     return [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
 
@@ -565,6 +664,9 @@ def is_constexpr(parameter: ast.arg, module: Module) -> bool:
     if isinstance(at, ast.Attribute):
         return at.attr in ("constexpr", "Constexpr", "Constant")
     if isinstance(at, ast.Name):
+        alias = module.bindings.get(at.id)
+        if isinstance(alias, ast.Subscript) and isinstance(alias.value, ast.Attribute):
+            return alias.value.attr == "Constant"
         dotted = module.imports.get(at.id, at.id)
         return dotted.rpartition(".")[2] in ("constexpr", "Constexpr", "ConstInt", "ConstFloat", "ConstBool")
     return False

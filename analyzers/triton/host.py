@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from d2k.analyzers.triton import gluon_calls
 from d2k.analyzers.triton.builder import NO_ATTRS, Builder
-from d2k.analyzers.triton.device import parameters
+from d2k.analyzers.triton.device import initial_value, parameters
 from d2k.analyzers.triton.interp import Interp, NotConstant
 from d2k.analyzers.triton.lowering import Call, Env, Frame, Lowering, defaults
 from d2k.analyzers.triton.module import Module
@@ -79,6 +79,8 @@ WRAPPERS = frozenset(
         "torch._library.triton.wrap_triton",
         "torch._library.capture_triton",
         "torch.library.capture_triton",
+        "tilelang.compile",
+        "tilelang.cached",
     }
 )
 DESCRIPTORS = ("TensorDescriptor", "TensorDescriptor.from_tensor")
@@ -223,7 +225,7 @@ class Host(Lowering):
 
     def _field(self, cls: Class, whole: int, name: str, node: ast.AST) -> Value:
         """A field of `self`: its constant, if `__init__` sets one."""
-        value = _initial(cls, name)
+        value = initial_value(cls, name)
         if value is not None:
             try:
                 return self.from_python(self.interp.eval(value, {}, cls.module), node)
@@ -319,6 +321,8 @@ class Host(Lowering):
             case Choice():
                 return self.choose(callee, call)
             case KernelDef():
+                if callee.language == "cute_dsl":
+                    return Partial(callee, call.args, call.keywords)  # `.launch(grid=…)` follows
                 return self.launch(callee, Opaque("grid"), call)
             case Named(dotted):
                 return self.named_call(dotted, call)
@@ -352,6 +356,12 @@ class Host(Lowering):
             return self._builtin(dotted[9:], call)
         if dotted in WRAPPERS and call.args:
             return call.args[0]
+        if dotted == "cutlass.cute.compile" and call.args:
+            return self._compiled(call)
+        if dotted == "cuda.tile.launch" and len(call.args) >= 4:
+            _, grid, kernel, arguments = call.args[:4]
+            given = arguments.items if isinstance(arguments, Tup) else (arguments,)
+            return self.launch(kernel, grid, Call(node, given, {}, not isinstance(arguments, Tup)))
         if dotted in ("functools.partial",) and call.args:
             return Partial(call.args[0], call.args[1:], call.keywords)
         if dotted == "triton.cdiv" and len(call.args) == 2:
@@ -377,6 +387,13 @@ class Host(Lowering):
         if constant is not None:
             return constant
         return self.host_call(dotted, call)
+
+    def _compiled(self, call: Call) -> Value:
+        """`cute.compile(function, …)` traces the function, launches included; its result is called later."""
+        rest = {name: one for name, one in call.keywords.items() if name not in ("options",)}
+        if isinstance(call.args[0], (Func, KernelDef, Class, Instance, Partial)):
+            self.call(call.args[0], Call(call.node, call.args[1:], rest))
+        return self.host_call("cutlass.cute.compile", Call(call.node, call.args[1:], rest))
 
     def _evaluated(self, dotted: str, call: Call) -> Value | None:
         """Pure functions of constants, and queries that the target architecture answers."""
@@ -494,10 +511,12 @@ class Host(Lowering):
                     rest = {key: one for key, one in call.keywords.items() if key != "grid"}
                     return self.launch(owner, grid, Call(node, call.args, rest, call.stars))
                 return self.host_call(f"{owner.name}.{name}", call)
+            case Partial(KernelDef() as kernel, args, keywords) if name == "launch":
+                return self._cute_launch(kernel, Call(node, args, keywords), call)
             case Class():
                 return self._class_method(owner, name, call)
             case Instance(cls, _, whole):
-                made = _initial(cls, name)
+                made = initial_value(cls, name)
                 callee = self.dotted_callee(made, cls.module) if made is not None else ""
                 extra = {"callee": callee} if callee else {}
                 first = (whole,) if whole != NONE else ()
@@ -635,6 +654,8 @@ class Host(Lowering):
         self.referenced.discard(id(kernel.func.node))
         func_node = kernel.func.node
         names = [] if isinstance(func_node, ast.Lambda) else [one.arg for one in parameters(func_node)]
+        if kernel.func.owner is not None:
+            names = names[1:]
         arguments: dict[str, Value] = dict(zip(names, call.args, strict=False))
         options: dict[str, Value] = {}
         for name, value in call.keywords.items():
@@ -649,6 +670,14 @@ class Host(Lowering):
             attrs["stars"] = True
         value = self.b.emit(Kind.LAUNCH, kernel.name, args, self.place(node), attrs)
         self.sites.append(Site(kernel, value, arguments, options))
+        return value
+
+    def _cute_launch(self, kernel: KernelDef, arguments: Call, call: Call) -> Value:
+        """`kernel(…).launch(grid=…, block=…, cluster=…)` of the CuTe DSL."""
+        value = self.launch(kernel, call.keywords.get("grid", Opaque("grid")), arguments)
+        site = self.sites.pop()
+        options = {name: one for name, one in call.keywords.items() if name in ("block", "cluster", "use_pdl", "smem")}
+        self.sites.append(Site(site.kernel, site.value, site.arguments, options))
         return value
 
     def grid(self, grid: Value, arguments: Mapping[str, Value], node: ast.AST) -> tuple[int, ...]:
@@ -684,20 +713,6 @@ def class_function(cls: Class, name: str) -> ast.FunctionDef | None:
         if isinstance(statement, ast.FunctionDef) and statement.name == name:
             return statement
     return None
-
-
-def _initial(cls: Class, name: str) -> ast.expr | None:
-    """What `__init__` sets a field to."""
-    init = class_function(cls, "__init__")
-    if init is None:
-        return None
-    found: list[ast.expr] = []
-    for node in ast.walk(init):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Attribute) and target.attr == name:
-                    found.append(node.value)
-    return found[0] if len(found) == 1 else None
 
 
 def is_main_block(node: ast.stmt) -> bool:

@@ -23,6 +23,7 @@ from d2k.analyzers.triton.values import (
     Config,
     Dict,
     DType,
+    Element,
     Func,
     Instance,
     KernelDef,
@@ -702,6 +703,8 @@ class Lowering:
         """What a name stands for after the two branches of a run-time condition."""
         if yes is no or yes == no:
             return yes
+        if isinstance(yes, Element) or isinstance(no, Element):
+            return self.merge(condition, self.ref(yes, node), self.ref(no, node), node)
         if isinstance(yes, Tup) and isinstance(no, Tup) and len(yes.items) == len(no.items):
             return Tup(tuple(self.merge(condition, a, b, node) for a, b in zip(yes.items, no.items, strict=True)))
         if isinstance(yes, Instance) and isinstance(no, Instance) and yes.cls is no.cls:
@@ -968,7 +971,9 @@ class Lowering:
     # loops
 
     def run_For(self, node: ast.For | ast.AsyncFor) -> Flow:
-        iterated = self.eval(node.iter)
+        return self.iterate(node, self.eval(node.iter))
+
+    def iterate(self, node: ast.For | ast.AsyncFor, iterated: Value) -> Flow:
         spec = iterated if isinstance(iterated, Range) else None
         if spec is None and isinstance(iterated, Tup) and len(iterated.items) <= MAX_UNROLL:
             return self._unrolled(node, iterated)

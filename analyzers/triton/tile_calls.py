@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from d2k.analyzers.triton import gluon_calls, inline_asm, tlx_calls
+from d2k.analyzers.triton import dsl_calls, gluon_calls, inline_asm, tlx_calls
 from d2k.analyzers.triton.builder import NO_ATTRS
 from d2k.analyzers.triton.combine import combine_name
-from d2k.analyzers.triton.device import LANGUAGES, Args, Device, Handler
+from d2k.analyzers.triton.device import LANGUAGES, UNSAID, Args, Device, Handler
 from d2k.analyzers.triton.lowering import Call
 from d2k.analyzers.triton.types import SCALE_FORMATS, is_float, words
 from d2k.analyzers.triton.values import (
@@ -15,7 +15,7 @@ from d2k.analyzers.triton.values import (
     Bound,
     Dict,
     DType,
-    Instance,
+    Element,
     Layout,
     Literal,
     Named,
@@ -112,6 +112,9 @@ def named_call(device: Device, dotted: str, call: Call) -> Value:
     made = gluon_calls.layout(dotted, call.args, call.keywords)
     if made is not None:
         return made
+    special = dsl_calls.handler(dotted)
+    if special is not None:
+        return special[1](device, Args(device, call.node, special[0], call))
     name = _language_name(dotted)
     if name is not None:
         handler = _handler(name)
@@ -122,6 +125,8 @@ def named_call(device: Device, dotted: str, call: Call) -> Value:
             return _libdevice(device, dotted.rpartition(".")[2], call)
         if name in SILENT:
             return Literal(None)
+    if dsl_calls.known_language(dotted):
+        return device.known_call(dotted, call)
     return device.unresolved(dotted, call)
 
 
@@ -154,9 +159,15 @@ def _language_name(dotted: str) -> str | None:
                 if rest.startswith(inner):
                     return rest[len(inner) :]
             return rest
-    if dotted.startswith("triton."):
-        return dotted[7:]
+    for prefix in ("triton.", "cuda.tile.", "tilelang.language."):
+        if dotted.startswith(prefix):
+            name = dotted[len(prefix) :]
+            return TILE_NAMES.get(name, name)
     return None
+
+
+TILE_NAMES: Mapping[str, str] = {"astype": "cast", "bitcast": "cast", "ceildiv": "cdiv", "keepdims": "keep_dims"}
+"""Functions of other tile languages that Triton has by another name."""
 
 
 def method_call(device: Device, owner: Value, name: str, call: Call) -> Value:
@@ -165,13 +176,16 @@ def method_call(device: Device, owner: Value, name: str, call: Call) -> Value:
     match owner:
         case int():
             view = gluon_calls.memory_method(device, owner, name, call)
+            if view is None and device.language in UNSAID:
+                view = dsl_calls.memory_method(device, owner, name, call)
             if view is not None:
                 return view
             if name in DESCRIPTOR_METHODS and not (name.startswith("atomic_") and _is_tile(device, owner)):
                 names, lower = DESCRIPTOR_METHODS[name]
                 return lower(device, Args(device, node, names, Call(node, (owner, *call.args), call.keywords)))
-            if name in METHODS and name in HANDLERS:
-                names, lower = HANDLERS[name]
+            known = TILE_NAMES.get(name, name)
+            if known in METHODS and known in HANDLERS:
+                names, lower = HANDLERS[known]
                 return lower(device, Args(device, node, names, Call(node, (owner, *call.args), call.keywords)))
         case DType(dtype):
             return _dtype_method(device, owner, dtype, name, call)
@@ -185,14 +199,16 @@ def method_call(device: Device, owner: Value, name: str, call: Call) -> Value:
         case Bound(_, attribute):
             # a name inside an object that cannot be followed
             return device.unresolved(f"{attribute}.{name}", call)
-        case Instance():
-            return device.unresolved(f".{name}", call)
         case Named(dotted):
-            return device.unresolved(f"{dotted}.{name}", call)
-        case Opaque(what):
+            return named_call(device, f"{dotted}.{name}", call)
+        case Opaque(what) if device.language not in UNSAID:
             return device.unresolved(f"{what}.{name}", call)
+        case Element() if name in ("load", "store"):
+            return method_call(device, device.ref(owner, node), name, call)
         case _:
             pass
+    if device.language in UNSAID:
+        return device.known_call(f".{name}", call)
     return device.unresolved(f".{name}", call)
 
 

@@ -202,6 +202,21 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
+class Element:
+    """An item or region of an array that is not loaded yet: it may be read or written."""
+
+    owner: int
+    indices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Indices of all elements of a tile, one value an axis: what a parallel loop runs over."""
+
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Opaque:
     """Something that is no run-time value and that cannot be followed, in words."""
 
@@ -228,6 +243,8 @@ Value = (
     | Choice
     | Layout
     | Region
+    | Element
+    | Tiles
     | Opaque
 )
 

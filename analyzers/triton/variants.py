@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from d2k.analyzers.triton.builder import Builder
 from d2k.analyzers.triton.choices import Choices, assignments, evaluate
-from d2k.analyzers.triton.device import constexpr_names, parameters
+from d2k.analyzers.triton.device import constexpr_names, free_names, parameters
 from d2k.analyzers.triton.hooks import hooked_blocks
 from d2k.analyzers.triton.host import Site
 from d2k.analyzers.triton.interp import Interp, NotConstant
@@ -90,6 +91,10 @@ def _site(host: HostSite, constexprs: frozenset[str]) -> list[_Given]:
 def _given(host: HostSite, constexprs: frozenset[str], choice: Choices) -> _Given:
     given = _Given(sites=[(host.function, host.value)])
     builder = host.builder
+    for name, value in _closure(host.site.kernel).items():
+        known = _known(builder, value, choice)
+        if not isinstance(known, _Absent):
+            given.constants[name] = known
     for name, value in host.site.arguments.items():
         _take(builder, name, value, choice if name in constexprs or name in OPTIONS else {}, given)
         if name in OPTIONS and name in given.constants:
@@ -100,7 +105,7 @@ def _given(host: HostSite, constexprs: frozenset[str], choice: Choices) -> _Give
             given.options[name] = known
         elif isinstance(value, Tup):
             sizes = [_known(builder, one, choice) for one in value.items]
-            given.options[name] = "x".join(str(one) for one in sizes if not isinstance(one, _Absent))
+            given.options[name] = "x".join("?" if isinstance(one, _Absent) else str(one) for one in sizes)
         else:
             given.options[name] = COMPUTED
     return given
@@ -111,6 +116,15 @@ class _Absent:
 
 
 _ABSENT = _Absent()
+
+
+def _closure(kernel: KernelDef) -> dict[str, Value]:
+    """Variables of the function around a kernel that the kernel reads: constants chosen by its maker."""
+    func = kernel.func
+    if func.evaluated or not func.env:
+        return {}
+    read = free_names(func.node)
+    return {name: value for name, value in func.env.items() if name in read and isinstance(value, (int, Literal))}
 
 
 def _known(builder: Builder, value: Value, choice: Choices) -> Constant | _Absent:
@@ -216,6 +230,7 @@ def _spec(
             constants[name] = value
     node = kernel.func.node
     names = set() if isinstance(node, ast.Lambda) else {one.arg for one in parameters(node)}
+    names |= set(_closure(kernel))
     for name in OPTIONS:  # a kernel that takes an option as a parameter sees the option
         if name in names and name in options:
             constants[name] = options[name]
@@ -275,7 +290,7 @@ def _launch(options: Mapping[str, Constant]) -> Launch:
         value = options.get(name)
         return value if isinstance(value, bool) else None
 
-    named = (*OPTIONS, "launch_pdl", "launch_cooperative_grid")
+    named = (*OPTIONS, "launch_pdl", "launch_cooperative_grid", "use_pdl", "block", "cluster")
     rest: dict[str, AttrValue] = {
         name: value for name, value in options.items() if name not in named or value == COMPUTED
     }
@@ -285,11 +300,24 @@ def _launch(options: Mapping[str, Constant]) -> Launch:
         num_stages=integer("num_stages"),
         num_ctas=integer("num_ctas"),
         maxnreg=integer("maxnreg"),
-        threads=None if warps is None else 32 * warps,
-        pdl=flag("launch_pdl"),
+        threads=_product(options.get("block")) if warps is None else 32 * warps,
+        cluster=_sizes(options.get("cluster")),
+        pdl=flag("launch_pdl") if "launch_pdl" in options else flag("use_pdl"),
         cooperative=flag("launch_cooperative_grid"),
         options=rest,
     )
+
+
+def _sizes(text: Constant) -> tuple[int, ...] | None:
+    """Sizes that `_given` has joined with `x`."""
+    if not isinstance(text, str) or not all(part.isdigit() for part in text.split("x")):
+        return None
+    return tuple(int(part) for part in text.split("x"))
+
+
+def _product(text: Constant) -> int | None:
+    sizes = _sizes(text)
+    return None if sizes is None else math.prod(sizes)
 
 
 def _unique(found: Sequence[Spec]) -> list[Spec]:
