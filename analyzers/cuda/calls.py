@@ -24,7 +24,7 @@ from d2k.analyzers.cuda.values import (
     Tuple,
     Val,
 )
-from d2k.spec.facts import NONE, Guard, Kind, Mention
+from d2k.spec.facts import NONE, AttrValue, Guard, Kind, Mention
 
 MAX_INLINE_DEPTH = 24
 
@@ -569,7 +569,10 @@ class Calls(Expressions):
             else:
                 values.append(self.val(arg).id)
         if self.host:
-            index = self.emit(Kind.HOST_CALL, name.replace("::", "."), values, {}, None, None)
+            asked = tuple(arg.name for arg in args if isinstance(arg, External))
+            attrs: dict[str, AttrValue] = {"asked": asked} if asked else {}
+            index = self.emit(Kind.HOST_CALL, name.replace("::", "."), values, attrs, None, None)
+            self._numbers_returned(index, args)
             return Val(index)
         self.b.unresolved.append(Mention(name, "not_analyzable", "not given", self.place()))
         index = self.emit(Kind.CALL, name.replace("::", "."), values, {}, None, None)
@@ -584,6 +587,14 @@ class Calls(Expressions):
                         Val(self.emit(Kind.ITEM, "", (index,), {"index": 0}, held.type.dtype, None), held.type),
                     )
         return Val(index)
+
+    def _numbers_returned(self, call: int, args: list[Thing]) -> None:
+        """Numbers that a host function returns through pointers, as in `cudaDeviceGetAttribute(&count, …)`."""
+        for arg in args:
+            held = self.slots.get(arg.target.slot) if isinstance(arg, LocalPointer) else None
+            if isinstance(arg, LocalPointer) and isinstance(held, Val) and held.type.dtype is not None:
+                item = self.emit(Kind.ITEM, "", (call,), {"index": 0}, held.type.dtype, None)
+                self.set_slot(arg.target.slot, Val(item, held.type))
 
     @staticmethod
     def _writes(name: str) -> bool:
