@@ -11,23 +11,17 @@ POLICIES = {
     "evict_first": "evict_first",
     "evict_last": "evict_last",
     "no_allocate": "no_allocate",
-    "L1::no_allocate": "no_allocate",
-    "L1::evict_first": "evict_first",
-    "L1::evict_last": "evict_last",
-    "L2::evict_first": "evict_first",
-    "L2::evict_last": "evict_last",
+    "read_only": "read_only",
     "nc": "read_only",
-    "ldg": "read_only",
-    ".ca": None,
-    ".cg": "no_allocate",
-    ".cs": "streaming_store",
-    ".wt": "streaming_store",
     "cg": "no_allocate",
-    "cs": "streaming_store",
-    "wt": "streaming_store",
     "lu": "evict_first",
 }
-"""Hints by the names that front ends give them; `.cg` keeps data out of L1."""
+"""Hints by the words that front ends give them, without the level they are for; `cg` keeps data out of L1."""
+
+OUTWARD = ("store", "scatter", "reduce")
+
+STREAMING = frozenset({"cs", "wt"})
+"""Hints of streaming data: written past the caches, or read once and evicted first."""
 
 
 def detect(kernel: KernelView) -> Detection:
@@ -57,8 +51,14 @@ def detect(kernel: KernelView) -> Detection:
 
 def _policies(kernel: KernelView, access: Access) -> frozenset[str]:
     op = kernel.op(access.value)
-    found = {POLICIES.get(str(op.attrs.get(key, ""))) for key in ("eviction", "cache")}
-    return frozenset(one for one in found if one is not None)
+    words = [
+        word.removeprefix(".").rpartition("::")[2]
+        for key in ("eviction", "cache")
+        for word in str(op.attrs.get(key) or "").replace(",", " ").split()
+    ]
+    if any(word in STREAMING for word in words):
+        return frozenset({"streaming_store" if access.direction in OUTWARD else "evict_first"})
+    return frozenset(POLICIES[word] for word in words if word in POLICIES)
 
 
 def _match(kernel: KernelView, hinted: tuple[Access, ...], tensor: str | None) -> Match:
