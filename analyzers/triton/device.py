@@ -9,6 +9,7 @@ from d2k.analyzers.triton.builder import NO_ATTRS, Builder
 from d2k.analyzers.triton.interp import Interp, NotConstant, capability
 from d2k.analyzers.triton.lowering import Call, Flow, Frame, Lowering, defaults
 from d2k.analyzers.triton.module import Module
+from d2k.analyzers.triton.nodes import walk
 from d2k.analyzers.triton.types import BITS, NAMES, is_float, named_dtype, promote
 from d2k.analyzers.triton.values import (
     UNKNOWN,
@@ -624,7 +625,7 @@ def _detached(value: Value) -> Value:
 def free_names(node: ast.AST) -> dict[str, ast.Name]:
     """Names that a function reads, with their first reading."""
     found: dict[str, ast.Name] = {}
-    for one in ast.walk(node):
+    for one in walk(node):
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
             found.setdefault(one.id, one)
     return found
@@ -632,7 +633,7 @@ def free_names(node: ast.AST) -> dict[str, ast.Name]:
 
 def bound_names(node: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
     """Parameters and assigned names of a function."""
-    stored = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    stored = {one.id for one in walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
     return frozenset(stored | {one.arg for one in parameters(node)})
 
 
@@ -642,7 +643,7 @@ def initial_value(cls: Class, name: str) -> ast.expr | None:
         node.value
         for statement in cls.node.body
         if isinstance(statement, ast.FunctionDef) and statement.name == "__init__"
-        for node in ast.walk(statement)
+        for node in walk(statement)
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Attribute) and target.attr == name

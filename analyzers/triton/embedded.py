@@ -14,6 +14,7 @@ from pathlib import Path
 
 from d2k.analyzers.triton.interp import Interp, NotConstant
 from d2k.analyzers.triton.module import Import, Library, Module, import_bindings, index
+from d2k.analyzers.triton.nodes import children, walk
 from d2k.analyzers.triton.traced_text import MAX_TEXT, Traced, joined, literal, plain
 from d2k.spec.facts import Place
 
@@ -135,8 +136,7 @@ class _Reader:
         if not dotted.startswith(("subprocess.", "os.")):
             return False
         return any(
-            isinstance(one, ast.Constant) and isinstance(one.value, str) and "nvcc" in one.value
-            for one in ast.walk(node)
+            isinstance(one, ast.Constant) and isinstance(one.value, str) and "nvcc" in one.value for one in walk(node)
         )
 
     def _texts(self, argument: ast.expr, scope: Scope, files: bool) -> list[Traced]:
@@ -188,7 +188,7 @@ class _Reader:
 
     def _imported(self, name: str, scope: Scope) -> str:
         for function in reversed(scope.functions):
-            for one in ast.walk(function):
+            for one in walk(function):
                 if isinstance(one, (ast.Import, ast.ImportFrom)):
                     for local, dotted in import_bindings(one):
                         if local == name:
@@ -319,7 +319,7 @@ class _Reader:
         body: ast.AST = scope.functions[-1] if scope.functions else scope.module.tree
         found = [
             one.value
-            for one in ast.walk(body)
+            for one in walk(body)
             if isinstance(one, ast.AugAssign)
             and isinstance(one.op, ast.Add)
             and isinstance(one.target, ast.Name)
@@ -353,7 +353,7 @@ class _Reader:
 
     def _constant(self, node: ast.expr, scope: Scope) -> str | int | float | None:
         env: dict[str, object] = {}
-        for one in ast.walk(node):
+        for one in walk(node):
             if isinstance(one, ast.Name) and one.id not in env:
                 found = self._assigned(one.id, scope, one.lineno)
                 if found and found[0][1].functions and self.depth < MAX_DEPTH // 2:
@@ -393,12 +393,12 @@ class _Reader:
         return found
 
     def _class_text(self, owner: ast.ClassDef, name: str, scope: Scope) -> list[Traced]:
-        for node in ast.walk(owner):
+        for node in walk(owner):
             match node:
                 case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
                     return self.trace(value, Scope(scope.module))
                 case ast.FunctionDef():
-                    for one in ast.walk(node):
+                    for one in walk(node):
                         match one:
                             case ast.Assign(targets=[ast.Attribute(attr=target)], value=value) if target == name:
                                 return self.trace(value, Scope(scope.module, (node,), owner))
@@ -509,7 +509,7 @@ class _Reader:
                     bound[one] = (given[0], scope)
             inner = Scope(self.module, (function,), owner, bound)
             found: list[Traced] = []
-            for child in ast.walk(function):
+            for child in walk(function):
                 if isinstance(child, ast.Return) and child.value is not None:
                     found.extend(self.trace(child.value, inner))
             return found
@@ -583,7 +583,7 @@ def _calls(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.Call, Scope]]:
             where = Scope(where.module, (*where.functions, at), where.owner)
         elif isinstance(at, ast.ClassDef):
             where = Scope(where.module, where.functions, at)
-        stack.extend((child, where) for child in reversed(list(ast.iter_child_nodes(at))))
+        stack.extend((child, where) for child in reversed(list(children(at))))
 
 
 def _given(node: ast.Call, name: str, position: int) -> Iterator[ast.expr]:
@@ -603,7 +603,7 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
 def _local_values(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> list[ast.expr]:
     """Expressions that a function assigns to a name, in source order."""
     found: list[ast.expr] = []
-    for node in ast.walk(function):
+    for node in walk(function):
         match node:
             case ast.Assign(targets=targets, value=value):
                 if any(isinstance(one, ast.Name) and one.id == name for one in targets):
@@ -620,7 +620,7 @@ def _local_values(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -
 def _opened(scope: Scope, name: str) -> ast.expr | None:
     """The file name of `with open(…) as name`."""
     body: ast.AST = scope.functions[-1] if scope.functions else scope.module.tree
-    for node in ast.walk(body):
+    for node in walk(body):
         if isinstance(node, ast.With):
             for item in node.items:
                 match item:

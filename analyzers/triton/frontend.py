@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from d2k.analyzers.triton.host import Host
 from d2k.analyzers.triton.interp import Interp, NotConstant
 from d2k.analyzers.triton.lowering import defaults
 from d2k.analyzers.triton.module import Library, Module, index
+from d2k.analyzers.triton.nodes import children, walk
 from d2k.analyzers.triton.pointers import pointer_params
 from d2k.analyzers.triton.relevance import Relevance
 from d2k.analyzers.triton.values import Class, Func, KernelDef
@@ -60,6 +62,8 @@ class Reading:
     kernels: dict[int, KernelDef] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     relevance: Relevance = field(default_factory=lambda: Relevance(()))
+    called: frozenset[int] = frozenset()
+    """Device functions that other ones call by name."""
     ops: int = 0
 
 
@@ -67,6 +71,17 @@ def read(path: str, text: str, entry: str = "", target: str = "sm_100a") -> Prog
     """All facts of one file; `entry` is the host function to start from, "" for every public one. Never fails."""
     if not _WORTH_READING.search(text):
         return Program(path, (), (), (), EMPTY, entry)
+    # hundreds of thousands of small objects live until the end: looking for garbage among them takes 40 % of the time
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _read(path, text, entry, target)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _read(path: str, text: str, entry: str, target: str) -> Program:
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -258,7 +273,7 @@ def _kernels(
             where.setdefault(key, []).append(variants.HostSite(one.name, value, site, one.host.b))
     referenced = {node for one in (*functions, top) for node in one.host.referenced}
     launches = bool(sites)
-    called = _called(reading)
+    called = reading.called = _called(reading)
     results: list[Kernel] = []
     live: set[int] = set()
     for key, kernel in order.items():
@@ -283,7 +298,7 @@ def _called(reading: Reading) -> frozenset[int]:
     found: set[int] = set()
     for key, kernel in reading.kernels.items():
         module = kernel.func.module
-        for node in ast.walk(kernel.func.node):
+        for node in walk(kernel.func.node):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in module.bindings:
                 try:
                     value = reading.interp.global_value(module, node.id)
@@ -303,12 +318,12 @@ def _returns_value(kernel: KernelDef) -> bool:
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a function without those of functions inside it."""
-    stack = list(ast.iter_child_nodes(node))
+    stack = children(node)
     while stack:
         one = stack.pop()
         yield one
         if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            stack.extend(ast.iter_child_nodes(one))
+            stack.extend(children(one))
 
 
 def _kernel(
@@ -399,11 +414,10 @@ def _params(kernel: KernelDef, interp: Interp, pointers: frozenset[str], numbers
 
 def _dead_mentions(reading: Reading, kernels: Mapping[int, KernelDef], live: set[int]) -> tuple[Mention, ...]:
     host = Host(reading.module, reading.interp, {}, reading.relevance)
-    called = _called(reading)
     for key, kernel in kernels.items():
         if key in live:
             continue
-        if key in called or _returns_value(kernel):
+        if key in reading.called or _returns_value(kernel):
             host.mention_calls(kernel.func.node, "helper_not_called", kernel.name)
         else:
             host.mention_calls(kernel.func.node, "dead_code", f"nothing launches `{kernel.name}`")

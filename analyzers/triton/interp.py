@@ -482,12 +482,16 @@ class Interp:
 
     # attributes and calls
 
+    def member(self, owner: Named, name: str) -> object:
+        """What an attribute of another module is."""
+        dotted = canonical(f"{owner.dotted}.{name}")
+        return _CONSTANTS[dotted] if dotted in _CONSTANTS else Named(dotted)
+
     def _attribute(self, node: ast.Attribute, env: Mapping[str, object], module: Module) -> object:
         owner = self.eval(node.value, env, module)
         match owner:
-            case Named(dotted):
-                name = canonical(f"{dotted}.{node.attr}")
-                return _CONSTANTS[name] if name in _CONSTANTS else Named(name)
+            case Named():
+                return self.member(owner, node.attr)
             case _Sibling(sibling):
                 return self.global_value(sibling, node.attr)
             case Config():

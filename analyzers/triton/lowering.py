@@ -14,6 +14,7 @@ from d2k.analyzers.core.fold import apply
 from d2k.analyzers.triton.builder import NO_ATTRS, Builder
 from d2k.analyzers.triton.interp import Interp, NotConstant, _Device, _Sibling
 from d2k.analyzers.triton.module import Import, Module, import_bindings
+from d2k.analyzers.triton.nodes import children, walk
 from d2k.analyzers.triton.values import (
     UNKNOWN,
     VALUES,
@@ -128,7 +129,6 @@ class Lowering:
         self.global_depth = 0
         self.inlined: set[int] = set()
         """Functions whose bodies were lowered in place, by the identity of their node."""
-        self._assigned: dict[int, tuple[str, ...]] = {}
 
     # hooks
 
@@ -349,10 +349,7 @@ class Lowering:
         return self.attribute(owner, node.attr, node)
 
     def _member(self, owner: Named, node: ast.Attribute) -> Value:
-        try:
-            return self.from_python(self.interp._attribute(node, _python_env(self.env), self.module), node)
-        except NotConstant:
-            return Opaque(f"{owner.dotted}.{node.attr}")
+        return self.from_python(self.interp.member(owner, node.attr), node)
 
     def _sibling_name(self, path: str, node: ast.Attribute) -> Value:
         for sibling in self.module.library.loaded():
@@ -957,7 +954,7 @@ class Lowering:
         for case in node.cases:
             self.frame.env = dict(before)
             condition = self.ref(self.unknown("match", case.pattern, (subject,)), case.pattern)
-            for name in (one for one in ast.walk(case.pattern) if isinstance(one, ast.MatchAs)):
+            for name in (one for one in walk(case.pattern) if isinstance(one, ast.MatchAs)):
                 if name.name:
                     self.env[name.name] = subject
             self.b.guards = (*guards, Guard(condition, True))
@@ -1027,9 +1024,7 @@ class Lowering:
         """Lowers the body with a PHI for each variable that it updates; after the loop those PHIs are the variables."""
         loop = self.b.loops[index]
         target = (
-            {one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)}
-            if isinstance(node, ast.For)
-            else set()
+            {one.id for one in walk(node.target) if isinstance(one, ast.Name)} if isinstance(node, ast.For) else set()
         )
         entry: list[tuple[str, Value, Value]] = []
         for name in names:
@@ -1102,9 +1097,10 @@ class Lowering:
 
     def assigned(self, node: ast.For | ast.AsyncFor | ast.While) -> tuple[str, ...]:
         """Names that the loop's body binds, in the order they appear."""
-        if id(node) not in self._assigned:
-            self._assigned[id(node)] = tuple(dict.fromkeys(_stores(node.body)))
-        return self._assigned[id(node)]
+        known = self.module.stores
+        if id(node) not in known:
+            known[id(node)] = tuple(dict.fromkeys(_stores(node.body)))
+        return known[id(node)]
 
     # calls of functions at hand
 
@@ -1180,7 +1176,7 @@ class Lowering:
         self.mention_calls(node, "disabled_branch", f"{condition} is {truth}"[:200])
 
     def mention_calls(self, node: ast.AST, reason: str, detail: str) -> None:
-        for one in ast.walk(node):
+        for one in walk(node):
             if isinstance(one, ast.Call):
                 self.b.mentions.append(Mention(self.dotted(one.func), reason, detail, self.place(one)))
 
@@ -1242,4 +1238,4 @@ def _stores(body: Sequence[ast.stmt]) -> Iterator[str]:
             yield node.id
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
             yield node.value.id
-        stack.extend(reversed(list(ast.iter_child_nodes(node))))
+        stack.extend(reversed(children(node)))

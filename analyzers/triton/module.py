@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
+from d2k.analyzers.triton.nodes import children, walk
 from d2k.spec.facts import Place
 
 MAX_SIBLING_BYTES = 1_000_000
@@ -59,6 +60,8 @@ class Module:
     stars: list[str] = field(default_factory=list)
     rebound: set[str] = field(default_factory=set)
     """Names that module-level code binds more than once to different things."""
+    stores: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Names that the body of each loop binds, by the identity of its node."""
 
     def place(self, node: ast.AST) -> Place:
         line: int = getattr(node, "lineno", 1)
@@ -143,10 +146,17 @@ class Library:
         return tuple(module for module in self._modules.values() if module is not None)
 
     def _parse(self, path: Path, text: str) -> Module | None:
-        try:
-            return index(str(path), ast.parse(text), self, text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
+        tree = _parsed(text)
+        return None if tree is None else index(str(path), tree, self, text)
+
+
+@lru_cache(maxsize=MAX_SIBLINGS)
+def _parsed(text: str) -> ast.Module | None:
+    """The tree of a file that several analysed files may import; trees are never changed."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _read_text(path: Path) -> str | None:
@@ -229,7 +239,7 @@ def _bind_statement(module: Module, node: ast.stmt, bind: Callable[[str, Binding
         case ast.With():
             _bind(module, node.body, alternative)
         case ast.For() | ast.While():
-            for inner in ast.walk(node):
+            for inner in walk(node):
                 if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
                     module.rebound.add(inner.id)
         case _:
@@ -272,14 +282,14 @@ def _functions(
     stack: list[tuple[ast.AST, str, tuple[ast.AST, ...]]] = [(node, prefix, around)]
     while stack:
         at, name, outer = stack.pop()
-        children: list[tuple[ast.AST, str, tuple[ast.AST, ...]]] = []
-        for child in ast.iter_child_nodes(at):
+        inner: list[tuple[ast.AST, str, tuple[ast.AST, ...]]] = []
+        for child in children(at):
             if isinstance(child, ast.expr):
                 continue
             if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                children.append((child, f"{name}{child.name}.", (*outer, child)))
+                inner.append((child, f"{name}{child.name}.", (*outer, child)))
             else:
-                children.append((child, name, outer))
-        stack.extend(reversed(children))
+                inner.append((child, name, outer))
+        stack.extend(reversed(inner))
         if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield name[:-1], at, outer[:-1]

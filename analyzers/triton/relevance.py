@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from d2k.analyzers.triton.module import Module
+from d2k.analyzers.triton.nodes import walk
 
 SHORT = 60
 """Nodes of a function's syntax tree up to which it is inlined whatever it does: queries, arithmetic, small wrappers."""
@@ -25,7 +26,7 @@ class Relevance:
     def is_short(self, node: ast.AST) -> bool:
         if id(node) not in self._short:
             count = 0
-            for count, _ in enumerate(ast.walk(node)):  # the count is what the loop is for
+            for count, _ in enumerate(walk(node)):  # the count is what the loop is for
                 if count > SHORT:
                     break
             self._short[id(node)] = count <= SHORT
@@ -56,7 +57,7 @@ class Relevance:
 def _identifiers(node: ast.AST) -> frozenset[str]:
     """Names and attributes that a function uses; `<launch>` for a call of a subscript."""
     found: set[str] = set()
-    for one in ast.walk(node):
+    for one in walk(node):
         if isinstance(one, ast.Name):
             found.add(one.id)
         elif isinstance(one, ast.Attribute):
