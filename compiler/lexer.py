@@ -31,7 +31,7 @@ _BAD_PATTERNS = (
     (BAD_BLOCK, r'"""[\s\S]*'),
     (BAD_STRING, r'"[^\n]*'),
     (BAD_QUOTES, r"'[^'\n]*'|[\u201c\u201d][^\u201c\u201d\n]*[\u201c\u201d]"),
-    (BAD_NUMBER, r"[0-9](?:[0-9A-Za-z_%]|\.(?=[0-9]))*\.?"),
+    (BAD_NUMBER, r"[0-9](?:[0-9A-Za-z_%]|\.(?=[0-9])|(?<=[eE])[+-])*\.?"),
     (BAD_WORD, r"[^\W\d]\w*"),
     (BAD_CHARACTER, r"(?P<same>[\s\S])(?P=same)*"),
 )

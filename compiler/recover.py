@@ -173,6 +173,11 @@ class Recovery(Workbench):
             return index
         if self.tokens.kinds[before] not in blocks().anywhere and self._kind(before) not in _LINKS:
             return index
+        first = self._first_on_line(before)
+        if self._inner_brackets() and not first:
+            return index
+        block = self._block()
+        lowest = 0 if first or block is None else block.height + 1
         height = len(self.stacks.values)
         while height and self.stacks.ends[height - 1] > self._start(before):
             height -= 1
@@ -180,7 +185,7 @@ class Recovery(Workbench):
         states = self.stacks.states[: height + 1]
         closed = [lexicon().number["RBRACE"], *pair]
         if automaton().accepts(states, closed, keyword=1) or any(
-            automaton().accepts(states[: lower + 1], pair, keyword=0) for lower in range(height, -1, -1)
+            automaton().accepts(states[: lower + 1], pair, keyword=0) for lower in range(height, lowest - 1, -1)
         ):
             self.stacks.cut(height)
             return before
@@ -210,6 +215,8 @@ class Recovery(Workbench):
             if resumed is not None:
                 return resumed
         self._report(self._missing_or_unexpected(index), index)
+        if kind == "COMMA" and self._goes_on_at(index + 1):
+            return self._delete(index)
         return self._skip(index)
 
     def _assignment_for_comparison(self, index: int, kind: str) -> int | None:
@@ -282,12 +289,17 @@ class Recovery(Workbench):
 
     def _missing_sign(self, index: int, kind: str) -> int | None:
         """Would one more sign or little word make sense of the next tokens?"""
+        complete = self._fits("PLUS")
         for name, sign in _SIGNS.items():
             if name == "COMMA" and self._first_on_line(index) and not self._inner_brackets():
                 continue
             if name == "RBRACE" and not self._inner_brackets() and not self._in_settings():
                 continue
-            if not self._fits_then(name, index, 3):
+            if name == "LPAR" and complete:
+                continue  # an operator may be missing as well
+            if name == "TILDE" and lexicon().number["TILDE"] in self._statement_kinds(index):
+                continue
+            if not self._fits_then(name, index, 5 if name == "TILDE" else 3):
                 continue
             place = self._behind(index)
             spaced = sign if name in ("RPAR", "RSQB", "COMMA", "COLON") else f" {sign}"
@@ -296,6 +308,12 @@ class Recovery(Workbench):
             self._report(message.with_fix(f"insert `{sign}`", Edit(place, spaced)), index)
             return self._insert(index, name)
         return None
+
+    def _statement_kinds(self, index: int) -> list[int]:
+        """The tokens of the statement that is being read."""
+        floor = self._floor()
+        start = self.stacks.starts[floor] if floor < len(self.stacks.starts) else self._start(index)
+        return self.tokens.kinds[bisect_left(self.tokens.starts, start) : index]
 
     def _in_settings(self) -> bool:
         block = self._block()
@@ -399,6 +417,10 @@ class Recovery(Workbench):
         return self._skip(index, index + 1)
 
     def _stray_bracket(self, index: int, kind: str) -> int | None:
+        if kind in OPENERS and self._goes_on_at(index + 1):
+            message = diagnostic("D2K0201", self._token(index), found=self._found(index), expected="one too many")
+            self._report(message.with_fix("remove it", Edit(self._token(index), "")), index)
+            return self._delete(index)
         if kind not in OPENERS.values() or not (self._at_statement() or self._goes_on_at(index + 1)):
             return None
         if not (kind == "RBRACE" and self._misplaced):

@@ -271,6 +271,12 @@ class Workbench:
         self._lose(self._start(index), len(self.source.text))
         return self._close_all(end)
 
+    def _closes_on_line(self, index: int, closer: str) -> bool:
+        """Whether a bracket that is still open closes on this line, so that a `}` before it is only a stray one."""
+        while self._kind(index) not in (closer, "$END") and not self._first_on_line(index):
+            index += 1
+        return self._kind(index) == closer and not self._first_on_line(index)
+
     def _misspelt(self, index: int, block: str) -> bool:
         """Whether a line begins here with nearly the word of a statement; the parser will then stumble over it."""
         return self._first_on_line(index) and nearest_statement(self._text(index), block) is not None
@@ -319,7 +325,7 @@ class Workbench:
                         counts[closed] -= 1
                         braces -= closed == "RBRACE" and len(owed) >= inner
                     inner = min(inner, len(owed))
-                elif kind == rbrace:
+                elif kind == rbrace and not (owed and self._closes_on_line(place + 1, owed[-1])):
                     height = height_for(rbrace)
                     if height >= 0:
                         return place, height

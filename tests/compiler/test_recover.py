@@ -6,10 +6,12 @@ The single cases are those of the conformance suite; here is what its files cann
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 import pytest
 
 from d2k.compiler import syntax as s
+from d2k.compiler.lexer import tokenize
 from d2k.compiler.parse import Parsed, parse
 from d2k.compiler.recover import MAX_ERRORS
 
@@ -143,6 +145,18 @@ def test_a_lost_line_gives_at_most_one_message(line: int) -> None:
     lines = TASK.splitlines(keepends=True)
     parsed = parse("".join(lines[: line - 1] + lines[line:]), "test.d2k")
     assert len(parsed.diagnostics) <= 1
+
+
+def test_one_wrong_token_is_almost_always_one_message() -> None:
+    """Every token of a file once left out and once written twice."""
+    tokens = tokenize(TASK)
+    places = list(zip(tokens.starts, tokens.ends, strict=True))[:-1]
+    counts: Counter[int] = Counter()
+    for start, end in places:
+        for text in (TASK[:start] + TASK[end:], TASK[:end] + " " + TASK[start:end] + TASK[end:]):
+            counts[len(parse(text, "test.d2k").diagnostics)] += 1
+    assert max(counts) <= 2
+    assert counts[2] <= 0.02 * counts.total()
 
 
 def test_a_mistake_in_every_statement_is_a_message_for_every_statement() -> None:
