@@ -56,7 +56,7 @@ def block_value(literal: str) -> str:
 
 
 def prose(text: str) -> str:
-    """A text whose line breaks mean nothing: each paragraph on one line; indented lines and list points keep their own."""
+    """A text whose line breaks mean nothing: a paragraph becomes one line; indented lines and list points stay."""
     lines: list[str] = []
     for line in text.split("\n"):
         goes_on = bool(lines) and bool(lines[-1]) and bool(line) and not line.startswith((" ", "\t", "- ", "* "))
