@@ -32,7 +32,7 @@ def skips(view: BodyView) -> Iterator[Skip]:
         if fetched:
             yield from _bounded(view, loop)
             yield from _guarded(view, loop, fetched)
-            yield from _listed(view, loop, fetched)
+        yield from _listed(view, loop)
     yield from _unvisited(view)
     yield from _empty(view)
 
@@ -397,10 +397,12 @@ def _counts_blocks(view: BodyView, value: int) -> bool:
 # lists
 
 
-def _listed(view: BodyView, loop: int, fetched: tuple[int, ...]) -> Iterator[Skip]:
-    """Blocks whose numbers the loop reads from a list and compares as positions, or whose list has its own
-    bounds for each row."""
-    for fetch in fetched:
+def _listed(view: BodyView, loop: int) -> Iterator[Skip]:
+    """Blocks whose numbers the loop reads from a list: numbers that are positions, or a list with bounds for each row."""
+    data = flow(view)
+    for fetch in view.values(Kind.LOAD, Kind.COPY):
+        if not data.is_fetch(fetch) or loop not in view.loops_of(fetch):
+            continue
         for place in where(view, fetch):
             for entry in _entries(view, loop, place):
                 if _is_position(view, loop, entry) or _is_compressed(view, loop):

@@ -53,5 +53,141 @@ def _match(kernel: KernelView, name: str, one: Reuse) -> Match:
     return Match(evidence, attributes, undecided)
 
 
-EXAMPLES: tuple[Example, ...] = ()
-_ = Status
+_GEMM = """
+@triton.jit
+def gemm(A, W, Y, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    cols = tl.program_id(1) * BN + tl.arange(0, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        ks = k + tl.arange(0, BK)
+        a = tl.load(A + rows[:, None] * K + ks[None, :])
+        acc = tl.dot(a, tl.load(W + ks[:, None] * N + cols[None, :]), acc)
+    tl.store(Y + rows[:, None] * N + cols[None, :], acc)
+
+
+def run(a, w, y):
+    (M, K), N = a.shape, w.shape[1]
+    gemm[(M // 64, N // 128)](a, w, y, N, K, BM=64, BN=128, BK=64)
+"""
+
+_ROPE = """
+@triton.jit
+def rope(q, cos, sin, HEADS: tl.constexpr, D: tl.constexpr):
+    token = tl.program_id(0)
+    half = tl.arange(0, D // 2)
+    c = tl.load(cos + token * (D // 2) + half)[None, :]
+    s = tl.load(sin + token * (D // 2) + half)[None, :]
+    at = q + token * HEADS * D + tl.arange(0, HEADS)[:, None] * D + half[None, :]
+    left = tl.load(at)
+    right = tl.load(at + D // 2)
+    tl.store(at, left * c - right * s)
+    tl.store(at + D // 2, right * c + left * s)
+
+
+def run(q, cos, sin):
+    rope[(q.shape[0],)](q, cos, sin, HEADS=8, D=128)
+"""
+
+_SCALE_ROWS = """
+@triton.jit
+def scale(X, w, Y, N, BM: tl.constexpr, BN: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    cols = tl.program_id(1) * BN + tl.arange(0, BN)
+    x = tl.load(X + rows[:, None] * N + cols[None, :])
+    tl.store(Y + rows[:, None] * N + cols[None, :], x * tl.load(w + cols)[None, :])
+
+
+def run(x, w, y):
+    scale[(x.shape[0] // 64, x.shape[1] // 64)](x, w, y, x.shape[1], BM=64, BN=64)
+"""
+
+_ONE_VECTOR = """
+@triton.jit
+def gemv(W, x, y, K, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    acc = tl.zeros((BLOCK,), tl.float32)
+    for k in range(0, K, BLOCK):
+        cols = k + tl.arange(0, BLOCK)
+        acc += tl.load(W + row * K + cols) * tl.load(x + cols)
+    tl.store(y + row, tl.sum(acc))
+
+
+def run(w, x, y):
+    gemv[(w.shape[0],)](w, x, y, w.shape[1], BLOCK=1024)
+"""
+
+_CUDA = """
+template <int T>
+__global__ void gemm(const float* a, const float* w, float* y, int N, int K) {
+    __shared__ float as[T][T], ws[T][T];
+    int row = blockIdx.y * T + threadIdx.y, col = blockIdx.x * T + threadIdx.x;
+    float acc = 0.f;
+    for (int k0 = 0; k0 < K; k0 += T) {
+        as[threadIdx.y][threadIdx.x] = a[row * K + k0 + threadIdx.x];
+        ws[threadIdx.y][threadIdx.x] = w[(k0 + threadIdx.y) * N + col];
+        __syncthreads();
+        for (int k = 0; k < T; ++k) acc += as[threadIdx.y][k] * ws[k][threadIdx.x];
+        __syncthreads();
+    }
+    y[row * N + col] = acc;
+}
+
+void run(const float* a, const float* w, float* y, int M, int N, int K) {
+    gemm<16><<<dim3(N / 16, M / 16), dim3(16, 16)>>>(a, w, y, N, K);
+}
+"""
+
+_STENCIL = """
+__global__ void blur(const float* x, float* y, int n) {
+    __shared__ float tile[130];
+    int i = blockIdx.x * 128 + threadIdx.x;
+    tile[threadIdx.x + 1] = x[i];
+    if (threadIdx.x == 0) tile[0] = i > 0 ? x[i - 1] : 0.f;
+    if (threadIdx.x == 127) tile[129] = i + 1 < n ? x[i + 1] : 0.f;
+    __syncthreads();
+    y[i] = 0.25f * tile[threadIdx.x] + 0.5f * tile[threadIdx.x + 1] + 0.25f * tile[threadIdx.x + 2];
+}
+
+void run(const float* x, float* y, int n) { blur<<<n / 128, 128>>>(x, y, n); }
+"""
+
+_NO_TILE = """
+__global__ void gemm(const float* a, const float* w, float* y, int N, int K) {
+    int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+    float acc = 0.f;
+    for (int k = 0; k < K; ++k) acc += a[row * K + k] * w[k * N + col];
+    y[row * N + col] = acc;
+}
+
+void run(const float* a, const float* w, float* y, int M, int N, int K) {
+    gemm<<<dim3(N / 16, M / 16), dim3(16, 16)>>>(a, w, y, N, K);
+}
+"""
+
+EXAMPLES = (
+    Example("operands of a product", "triton", _GEMM, Status.PRESENT, {"operand": "W", "consumers": 64}),
+    Example("rotary row for all heads", "triton", _ROPE, Status.PRESENT, {"operand": "cos", "consumers": 8}),
+    Example("block of elements", "triton", _SCALE_ROWS, Status.ABSENT, trap="an elementwise block is not a reuse tile"),
+    Example("one vector", "triton", _ONE_VECTOR, Status.ABSENT, trap="parameter of size one: one consumer"),
+    Example(
+        "rotary row for one head",
+        "triton",
+        _ROPE.replace("HEADS=8", "HEADS=1"),
+        Status.ABSENT,
+        trap="parameter of size one: one head",
+    ),
+    Example("tiles in shared memory", "cuda", _CUDA, Status.PRESENT, {"operand": "w", "consumers": 16}),
+    Example("neighbours in shared memory", "cuda", _STENCIL, Status.PRESENT, {"operand": "x", "consumers": 3}),
+    Example("every thread fetches for itself", "cuda", _NO_TILE, Status.ABSENT, trap="no tile: caches are no design"),
+    Example(
+        "staged and used once",
+        "cuda",
+        _STENCIL.replace(
+            "0.25f * tile[threadIdx.x] + 0.5f * tile[threadIdx.x + 1] + 0.25f * tile[threadIdx.x + 2]",
+            "2.f * tile[threadIdx.x + 1]",
+        ),
+        Status.ABSENT,
+        trap="declared but unused: a shared tile that is read once",
+    ),
+)
