@@ -35,6 +35,7 @@ corpus: .corpus/.done
 
 ## Files that are made from others and committed
 generate: $(VENV)/.dev
+	$(BIN)/python -m d2k.compiler.tables
 	$(BIN)/python -m d2k.compiler.vocabulary
 	$(BIN)/python -m d2k.spec.schemas
 

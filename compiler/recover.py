@@ -178,9 +178,7 @@ class Recovery(Workbench):
             return index
         block = self._block()
         lowest = 0 if first or block is None else block.height + 1
-        height = len(self.stacks.values)
-        while height and self.stacks.ends[height - 1] > self._start(before):
-            height -= 1
+        height = self._height_before(before)
         pair = self.tokens.kinds[before : index + 1]
         states = self.stacks.states[: height + 1]
         closed = [lexicon().number["RBRACE"], *pair]
@@ -197,6 +195,7 @@ class Recovery(Workbench):
         if kind == "$END":
             return self._end_of_file(index)
         for explain in (
+            self._unclosed_list,
             self._assignment_for_comparison,
             self._chained_comparison,
             self._conditional_of_python,
@@ -218,6 +217,19 @@ class Recovery(Workbench):
         if kind == "COMMA" and self._goes_on_at(index + 1):
             return self._delete(index)
         return self._skip(index)
+
+    def _unclosed_list(self, index: int, kind: str) -> int | None:
+        """`lens = [1, 2, M = 3`: the list should have ended before the comma, where the next setting begins."""
+        comma = index - 2
+        owed = self._inner_brackets()
+        if kind != "EQUAL" or not owed or not self._in_settings() or self._kind(comma) != "COMMA":
+            return None
+        height = self._height_before(comma)
+        kinds = [lexicon().number[owed[-1]], *self.tokens.kinds[comma : index + 1]]
+        if not automaton().accepts(self.stacks.states[: height + 1], kinds):
+            return None
+        self.stacks.cut(height)
+        return self._missing_sign(comma, "COMMA")
 
     def _assignment_for_comparison(self, index: int, kind: str) -> int | None:
         if kind != "EQUAL" or not self._fits_then("COMPARISON", index + 1, 1):
@@ -421,7 +433,9 @@ class Recovery(Workbench):
             message = diagnostic("D2K0201", self._token(index), found=self._found(index), expected="one too many")
             self._report(message.with_fix("remove it", Edit(self._token(index), "")), index)
             return self._delete(index)
-        if kind not in OPENERS.values() or not (self._at_statement() or self._goes_on_at(index + 1)):
+        if kind not in OPENERS.values() or self._wants_value():
+            return None
+        if not self._at_statement() and not self._goes_on_at(index + 1):
             return None
         if not (kind == "RBRACE" and self._misplaced):
             early = self._early_brace(index) if kind == "RBRACE" else None
@@ -457,13 +471,16 @@ class Recovery(Workbench):
     def _missing_or_unexpected(self, index: int) -> Diagnostic:
         before = f" after `{self._text(index - 1)}`" if index and self._text(index - 1) else ""
         place = self._place(index)
-        if self._fits("INT") and self._fits("LPAR"):
+        if self._wants_value():
             return diagnostic("D2K0202", place, before=before)
         if self._fits("STRING") and not self._fits("RBRACE"):
             return diagnostic("D2K0219", place, before=before)
         if self._fits("NAME") and not self._fits("RBRACE"):
             return diagnostic("D2K0220", place, before=before)
         return diagnostic("D2K0201", self._token(index), found=self._found(index), expected=self._expected())
+
+    def _wants_value(self) -> bool:
+        return self._fits("INT") and self._fits("LPAR")
 
     def _found(self, index: int) -> str:
         return "end of file" if self._kind(index) == "$END" else f"`{self._text(index)}`"

@@ -248,6 +248,13 @@ class Workbench:
             self.stacks.cut(0)
         return index
 
+    def _height_before(self, index: int) -> int:
+        """The height of the stacks that holds only what ends before a token."""
+        height = len(self.stacks.values)
+        while height and self.stacks.ends[height - 1] > self._start(index):
+            height -= 1
+        return height
+
     def _drop_statement(self, index: int) -> int:
         """Give up the statement that is being read, even if it would be complete without what is wrong in it."""
         floor = self._floor()
