@@ -96,7 +96,7 @@ def _step(kernel: KernelView, terms: list[_Term]) -> Step | None:
         if known is None:
             if _is_one(kernel, factor):
                 continue
-            return Step("runtime", ranges, factor)
+            return Step("strided" if _is_size(kernel, factor) else "runtime", ranges, factor)
         distance *= known
     return Step("unit" if distance == 1 else "strided", ranges)
 
@@ -108,6 +108,17 @@ def _is_one(kernel: KernelView, factor: int) -> bool:
         return False
     passed = tuple(arguments(kernel, op.name))
     return bool(passed) and all(is_last_stride(host, value) is True for host, value in passed)
+
+
+def _is_size(kernel: KernelView, factor: int) -> bool:
+    """The extent of an axis, by which rows are apart: larger than one wherever it matters."""
+    op = kernel.op(kernel.strip(factor))
+    if op.kind is not Kind.PARAM:
+        return False
+    passed = tuple(arguments(kernel, op.name))
+    return bool(passed) and all(
+        host.op(value).kind is Kind.ITEM and host.op(host.op(value).args[0]).name == "shape" for host, value in passed
+    )
 
 
 def _terms(kernel: KernelView, address: int, axes: Axes) -> list[_Term] | None:
