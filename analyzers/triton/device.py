@@ -9,7 +9,7 @@ from d2k.analyzers.triton.builder import NO_ATTRS, Builder
 from d2k.analyzers.triton.interp import Interp, NotConstant, capability
 from d2k.analyzers.triton.lowering import Call, Flow, Frame, Lowering, defaults
 from d2k.analyzers.triton.module import Module
-from d2k.analyzers.triton.nodes import walk
+from d2k.analyzers.triton.nodes import children, walk
 from d2k.analyzers.triton.types import BITS, NAMES, is_float, named_dtype, promote
 from d2k.analyzers.triton.values import (
     UNKNOWN,
@@ -39,6 +39,8 @@ from d2k.analyzers.triton.values import (
 )
 from d2k.spec.facts import NONE, AttrValue, Kind, Mention, Place
 
+NOTHING: Value = Literal(None)
+
 Shape = tuple[int, ...] | None
 
 UNSAID: Mapping[str, str] = {
@@ -65,6 +67,11 @@ class Args:
 
     def get(self, name: str) -> Value | None:
         return self.values.get(name)
+
+    def value(self, name: str, default: Value = NOTHING) -> Value:
+        """An argument, or what stands for it where it is not given; operation 0 is a value too."""
+        value = self.values.get(name)
+        return default if value is None else value
 
     def has(self, name: str) -> bool:
         value = self.values.get(name)
@@ -623,18 +630,28 @@ def _detached(value: Value) -> Value:
 
 
 def free_names(node: ast.AST) -> dict[str, ast.Name]:
-    """Names that a function reads, with their first reading."""
+    """Names that a function reads and does not bind, with their first reading."""
     found: dict[str, ast.Name] = {}
+    own = bound_names(node) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else frozenset()
     for one in walk(node):
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and one.id not in own:
             found.setdefault(one.id, one)
     return found
 
 
 def bound_names(node: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
-    """Parameters and assigned names of a function."""
-    stored = {one.id for one in walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
-    return frozenset(stored | {one.arg for one in parameters(node)})
+    """Parameters and names that a function's own code assigns, functions inside it left out."""
+    names = {one.arg for one in parameters(node)}
+    stack: list[ast.AST] = list(node.body)
+    while stack:
+        one = stack.pop()
+        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            names.add(one.name)
+        elif not isinstance(one, ast.Lambda):
+            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+                names.add(one.id)
+            stack.extend(children(one))
+    return frozenset(names)
 
 
 def initial_value(cls: Class, name: str) -> ast.expr | None:

@@ -213,7 +213,7 @@ def _async_copy(device: Device, a: Args) -> Value:
 
 
 def _gemm(device: Device, a: Args) -> Value:
-    args = tuple(_region(device, a.get(name) or Opaque(name), a)[0] for name in ("A", "B", "C"))
+    args = tuple(_region(device, a.value(name, Opaque(name)), a)[0] for name in ("A", "B", "C"))
     x, y, z = (device.b.ops[one] for one in args)
     attrs: Attrs = {"instr": "any"}
     for key, dtype in (("a_dtype", x.dtype), ("b_dtype", y.dtype), ("acc_dtype", z.dtype)):
@@ -228,7 +228,7 @@ def _fill(device: Device, a: Args) -> Value:
     if target is None:
         return device.unknown("fill", a.node)
     draft = device.b.ops[_region(device, target, a)[0]]
-    filled = device.ref(a.get("value") or Literal(0), a.node)
+    filled = device.ref(a.value("value", Literal(0)), a.node)
     value = device.b.emit(Kind.FULL, "", (filled,), device.place(a.node), NO_ATTRS, draft.dtype, draft.shape)
     store(device, target, value, a)
     return Literal(None)
@@ -300,7 +300,7 @@ def _infinity(device: Device, a: Args) -> Value:
 
 def _tl_atomic(name: str) -> Handler:
     def lower(device: Device, a: Args) -> Value:
-        owner, indices = _region(device, a.get("dst") or Opaque("dst"), a)
+        owner, indices = _region(device, a.value("dst", Opaque("dst")), a)
         args = (owner, a.op("value"), NONE, *indices)
         attrs: Attrs = {"space": device.space(owner), "via": "array"}
         return device.b.emit(Kind.ATOMIC, name, args, device.place(a.node), attrs)
@@ -361,7 +361,7 @@ def _silent(device: Device, a: Args) -> Value:
 
 
 def _same(device: Device, a: Args) -> Value:
-    return a.get("value") or Literal(None)
+    return a.value("value")
 
 
 # the CuTe DSL

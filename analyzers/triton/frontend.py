@@ -267,6 +267,8 @@ def _kernels(
         running = one is top or one.name in reached.functions
         for site in one.host.sites:
             key = id(site.kernel.func.node)
+            if site.kernel.func.owner is not None:
+                order[key] = site.kernel  # a method: with the object that it was called on
             order.setdefault(key, site.kernel)
             value = one.host.b.renumbered[site.value]
             where = sites if running else dead_sites

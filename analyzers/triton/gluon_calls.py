@@ -371,7 +371,7 @@ def _mma_scaled(device: Device, a: Args) -> Value:
 
 
 def _accumulator(device: Device, a: Args) -> Value:
-    return a.get("value") or Literal(None)
+    return a.value("value")
 
 
 def _layout_of(device: Device, a: Args) -> Value:

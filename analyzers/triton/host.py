@@ -241,8 +241,6 @@ class Host(Lowering):
                 return self.query(name, whole, node)
             case Bound(inner, name):
                 return self.b.emit(Kind.ATTRIBUTE, name, (self.ref(inner, node),), self.place(node))
-            case Named(dotted):
-                return self.b.emit(Kind.HOST_CALL, dotted, (), self.place(node), {"reference": True})
             case _:
                 return super().ref(value, node)
 

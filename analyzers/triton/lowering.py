@@ -905,7 +905,7 @@ class Lowering:
         return LEAVES
 
     def run_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Flow:
-        func = Func(node, self.module, node.name, self.env)
+        func = Func(node, self.module, self.module.qualnames.get(id(node), node.name), self.env)
         made = self.interp.decorated(func, _python_env(self.env)) if node.decorator_list else func
         self.env[node.name] = self.from_python(made, node)
         return FALLS

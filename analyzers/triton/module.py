@@ -80,6 +80,11 @@ class Module:
         return found
 
     @cached_property
+    def qualnames(self) -> dict[int, str]:
+        """Qualified names of functions by the identity of their node."""
+        return {id(node): name for name, node, _ in self.functions}
+
+    @cached_property
     def source_lines(self) -> list[str]:
         """The text's lines with their ends. Only these three breaks count, as in the parser (a form feed is none)."""
         return [line + "\n" for line in self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]

@@ -307,10 +307,10 @@ def _num_programs(device: Device, a: Args) -> Value:
 
 
 def _arange(device: Device, a: Args) -> Value:
-    start, stop = a.get("start"), a.get("end")
+    start, stop = a.value("start"), a.get("end")
     if stop is None:
         start, stop = Literal(0), start
-    low, high = device.ref(start or Literal(0), a.node), device.ref(stop or Literal(None), a.node)
+    low, high = device.ref(start, a.node), device.ref(stop, a.node)
     extent = high if device.b.known[low] == 0 else device.operation("sub", (high, low), a.node)
     return device.b.emit(Kind.ARANGE, "", (low, high), device.place(a.node), NO_ATTRS, "i32", (extent,))
 
@@ -325,13 +325,13 @@ def _full(device: Device, a: Args) -> Value:
 
 def _full_like(device: Device, a: Args) -> Value:
     like = device.b.ops[a.op("input")] if a.has("input") else None
-    filled = device.ref(a.get("value") or Literal(0.0), a.node)
+    filled = device.ref(a.value("value", Literal(0.0)), a.node)
     dtype = device.dtype(a.get("dtype")).name if a.has("dtype") else (like.dtype if like else None)
     return device.b.emit(Kind.FULL, "", (filled,), device.place(a.node), NO_ATTRS, dtype, like.shape if like else None)
 
 
 def _cdiv(device: Device, a: Args) -> Value:
-    x, y = a.get("x") or Literal(None), a.get("div") or Literal(None)
+    x, y = a.value("x"), a.value("div")
     rounded = device.binary("sub", device.binary("add", x, y, a.node), Literal(1), a.node)
     result = device.binary("floordiv", rounded, y, a.node)
     if isinstance(result, int):
@@ -363,7 +363,7 @@ def _to_tensor(device: Device, a: Args) -> Value:
 
 
 def _constexpr(device: Device, a: Args) -> Value:
-    return a.get("input") or Literal(None)
+    return a.value("input")
 
 
 def _expand_dims(device: Device, a: Args) -> Value:
@@ -877,7 +877,7 @@ def _softmax(device: Device, a: Args) -> Value:
 def _swizzle2d(device: Device, a: Args) -> Value:
     """`tl.swizzle2d` written out: tile (i, j) of a row-major grid renumbered column by column in groups of rows."""
     node = a.node
-    i, j, rows, columns, group = (a.get(name) or Literal(None) for name in ("i", "j", "size_i", "size_j", "size_g"))
+    i, j, rows, columns, group = (a.value(name) for name in ("i", "j", "size_i", "size_j", "size_g"))
 
     def op(name: str, x: Value, y: Value) -> Value:
         return device.binary(name, x, y, node)
@@ -994,7 +994,7 @@ def _range(form: str) -> Handler:
 
 
 def _condition(device: Device, a: Args) -> Value:
-    return a.get("arg1") or Literal(None)
+    return a.value("arg1")
 
 
 _MEMORY = ("cache_modifier", "eviction_policy", "volatile")

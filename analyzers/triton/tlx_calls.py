@@ -104,7 +104,7 @@ def _wait(name: str) -> Handler:
         outstanding = a.integer("pendings") if a.has("pendings") else 0
         attrs: Attrs = {} if outstanding is None else {"outstanding": outstanding}
         device.b.emit(Kind.WAIT, name, (), device.place(a.node), attrs)
-        return a.get("value") or Literal(None)
+        return a.value("value")
 
     return lower
 
@@ -219,5 +219,5 @@ HANDLERS: Mapping[str, tuple[tuple[str, ...], Handler]] = {
     "cluster_cta_rank": ((), _value(Kind.CLUSTER_RANK)),
     "cluster_cta_id": ((), _value(Kind.CLUSTER_RANK)),
     "dtype_of": (("value",), _dtype_of),
-    "require_layout": (("value",), lambda device, a: a.get("value") or Literal(None)),
+    "require_layout": (("value",), lambda device, a: a.value("value")),
 }

@@ -59,6 +59,8 @@ class _Given:
     options: dict[str, Constant] = field(default_factory=dict)
     bound: dict[str, Value] = field(default_factory=dict)
     blocks: dict[str, Block] = field(default_factory=dict)
+    captured: set[str] = field(default_factory=set)
+    """Names of constants that come from the function around the kernel."""
     sites: list[tuple[str, int]] = field(default_factory=list)
 
 
@@ -93,6 +95,7 @@ def _given(host: HostSite, constexprs: frozenset[str], choice: Choices) -> _Give
     builder = host.builder
     for name, value in _closure(host.site.kernel).items():
         known = _known(builder, value, choice)
+        given.captured.add(name)
         if not isinstance(known, _Absent):
             given.constants[name] = known
     for name, value in host.site.arguments.items():
@@ -230,7 +233,7 @@ def _spec(
             constants[name] = value
     node = kernel.func.node
     names = set() if isinstance(node, ast.Lambda) else {one.arg for one in parameters(node)}
-    names |= set(_closure(kernel))
+    names |= given.captured
     for name in OPTIONS:  # a kernel that takes an option as a parameter sees the option
         if name in names and name in options:
             constants[name] = options[name]
