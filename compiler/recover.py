@@ -389,6 +389,8 @@ class Recovery(Workbench):
         meant = _meant(word, self._keywords())
         if meant is not None:
             self._report(self._suggest(index, meant), index)
+        elif not self._first_on_line(index) and self._kind(index - 1) not in ("LBRACE", "RBRACE"):
+            return None  # hardly meant as a statement
         else:
             message = diagnostic("D2K0206", self._token(index), word=word, block=WITH_ARTICLE[where])
             self._report(message.with_help(self._homes(index)), index)
