@@ -146,6 +146,8 @@ class Flow:
             args = op.args[1:] if op.name == "if" else op.args
         elif op.kind is Kind.ELEMENTWISE and op.name == "where":
             args = op.args[1:]
+        elif op.kind is Kind.SHUFFLE:
+            args = op.args[:1]
         elif op.kind is Kind.SHAPE and op.name in CHOSEN:
             args = op.args[: CHOSEN[op.name]]
         elif op.kind in CARRIERS:

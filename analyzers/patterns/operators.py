@@ -50,9 +50,8 @@ def _norms(kernel: KernelView, pairs: tuple[Transformed, ...]) -> Iterator[tuple
     for one in pairs:
         if "sumsq" not in one.statistic.kinds:
             continue
-        path = [
-            kernel.op(at) for at in kernel.slice(one.value) & frozenset(flow(kernel).forward((one.statistic.value,)))
-        ]
+        after = frozenset(flow(kernel).forward((one.statistic.value,)))
+        path = [kernel.op(at) for at in flow(kernel).back((one.value,)) if at in after]
         if any(op.kind is Kind.ELEMENTWISE and op.name in ("rsqrt", "sqrt") for op in path):
             yield ("layernorm" if _is_centred(kernel, one, pairs) else "rmsnorm"), one.value
             return

@@ -151,9 +151,12 @@ def _grid_extent(kernel: KernelView, axis: object) -> int | None:
     for host, launch in launches(kernel):
         op = host.op(launch)
         count = op.attrs.get("grid")
-        if not isinstance(count, int) or not isinstance(axis, int) or axis >= count:
+        if not isinstance(count, int) or not isinstance(axis, int):
             return None
-        value = fold(host.body, op.args[axis], kernel.variant.constants)
+        sizes = op.args[:count]
+        if count == 1 and host.op(sizes[0]).name == "dim3":
+            sizes = host.op(sizes[0]).args
+        value = fold(host.body, sizes[axis], kernel.variant.constants) if axis < len(sizes) else 1
         found.add(value if isinstance(value, int) and not isinstance(value, bool) else None)
     if len(found) != 1:
         return None
@@ -208,7 +211,13 @@ def _walk(kernel: KernelView, place: int) -> Iterator[int]:
 
 
 def _tiles(kernel: KernelView, place: int) -> frozenset[int]:
-    return tile_numbers(kernel, place) if place != NONE else frozenset()
+    """Tile numbers of a place that blocks differ in; not those of loops."""
+    if place == NONE:
+        return frozenset()
+    numbers = numbering(kernel)
+    return frozenset(
+        number for number in tile_numbers(kernel, place) if kernel.op(numbers.example(number)).kind is not Kind.PHI
+    )
 
 
 def _summed_by_host(kernel: KernelView) -> Iterator[Split]:

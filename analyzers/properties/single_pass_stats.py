@@ -116,5 +116,107 @@ def _online(kernel: KernelView) -> Iterable[Match]:
             return
 
 
-EXAMPLES: tuple[Example, ...] = ()
-_ = Status
+_ROW = """
+@triton.jit
+def norm(X, W, Y, H, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(X + row * H + cols, mask=cols < H, other=0.0).to(tl.float32)
+    mean = tl.sum(x) / H
+    centred = tl.where(cols < H, x - mean, 0.0)
+    rstd = tl.rsqrt(tl.sum(centred * centred) / H + eps)
+    tl.store(Y + row * H + cols, centred * rstd * tl.load(W + cols, mask=cols < H), mask=cols < H)
+
+
+def run(x, w, y):
+    norm[(x.shape[0],)](x, w, y, x.shape[1], 1e-6, BLOCK=triton.next_power_of_2(x.shape[1]))
+"""
+
+_GROUPS = """
+@triton.jit
+def quantise(X, Q, S):
+    group = tl.program_id(0)
+    at = group * 128 + tl.arange(0, 128)
+    x = tl.load(X + at).to(tl.float32)
+    scale = tl.max(tl.abs(x)) / 448.0
+    tl.store(S + group, scale)
+    tl.store(Q + at, (x / scale).to(tl.float8e4nv))
+
+
+def run(x, q, s):
+    quantise[(x.numel() // 128,)](x, q, s)
+"""
+
+_TWICE = """
+@triton.jit
+def norm(X, W, Y, H, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, H, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(X + row * H + cols, mask=cols < H, other=0.0).to(tl.float32)
+        total += x * x
+    rstd = tl.rsqrt(tl.sum(total) / H + eps)
+    for start in range(0, H, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(X + row * H + cols, mask=cols < H, other=0.0).to(tl.float32)
+        tl.store(Y + row * H + cols, x * rstd * tl.load(W + cols, mask=cols < H), mask=cols < H)
+
+
+def run(x, w, y):
+    norm[(x.shape[0],)](x, w, y, x.shape[1], 1e-6, BLOCK=1024)
+"""
+
+_ONLY_SUM = """
+@triton.jit
+def sum_of_squares(X, Y, H, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(X + row * H + cols, mask=cols < H, other=0.0).to(tl.float32)
+    tl.store(Y + row, tl.sum(x * x))
+
+
+def run(x, y):
+    sum_of_squares[(x.shape[0],)](x, y, x.shape[1], BLOCK=4096)
+"""
+
+_CUDA = """
+template <int PER_THREAD>
+__global__ void norm(const float* x, const float* w, float* y, int H, float eps) {
+    __shared__ float sums[32];
+    const float* row = x + (size_t)blockIdx.x * H;
+    float kept[PER_THREAD];
+    float sum = 0.f;
+    #pragma unroll
+    for (int i = 0; i < PER_THREAD; ++i) {
+        kept[i] = row[i * 256 + threadIdx.x];
+        sum += kept[i] * kept[i];
+    }
+    for (int o = 16; o > 0; o >>= 1) sum += __shfl_xor_sync(0xffffffff, sum, o);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    float total = 0.f;
+    for (int i = 0; i < 8; ++i) total += sums[i];
+    float rstd = rsqrtf(total / H + eps);
+    #pragma unroll
+    for (int i = 0; i < PER_THREAD; ++i) {
+        int c = i * 256 + threadIdx.x;
+        y[(size_t)blockIdx.x * H + c] = kept[i] * rstd * w[c];
+    }
+}
+
+void run(const float* x, const float* w, float* y, int T) { norm<16><<<T, 256>>>(x, w, y, 4096, 1e-6f); }
+"""
+
+_CUDA_TWICE = _CUDA.replace("kept[i] * rstd * w[c]", "row[c] * rstd * w[c]")
+
+EXAMPLES = (
+    Example("row kept", "triton", _ROW, Status.PRESENT, {"stat": ("sum", "sumsq"), "method": "row_cached"}),
+    Example("scale for each group", "triton", _GROUPS, Status.PRESENT, {"stat": ("amax",), "method": "blockwise"}),
+    Example("row fetched twice", "triton", _TWICE, Status.ABSENT, trap="second pass over the same elements"),
+    Example("sum alone", "triton", _ONLY_SUM, Status.ABSENT, trap="a reduction that transforms nothing"),
+    Example("row kept in registers", "cuda", _CUDA, Status.PRESENT, {"stat": ("sumsq",), "method": "row_cached"}),
+    Example(
+        "row fetched twice", "cuda", _CUDA_TWICE, Status.ABSENT, trap="declared but unused: registers not read again"
+    ),
+)
