@@ -15,6 +15,7 @@ COUNTS = re.compile(r"multi_?processor|(^|_)sms?_count|num_?sms?$|(^|_)sm_?num|c
 """Attributes and library functions that return how many SMs a device has."""
 
 LIMITS = ("min", "max")
+ROUNDED = ("ceil", "floor", "round", "int", "max", "min")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +80,12 @@ def _per_sm(kernel: KernelView, host: BodyView, value: int) -> Iterator[int | No
             stack.extend((arg, times) for arg in op.args)
         elif op.kind is Kind.PHI and op.name == "if":
             stack.extend((arg, times) for arg in op.args[1:])
-        elif op.kind is Kind.ELEMENTWISE and op.name in ("floordiv", "div", "sub", "add"):
+        elif op.kind is Kind.ELEMENTWISE and op.name in ("floordiv", "div", "sub", "add", "ceil", "floor"):
             stack.append((op.args[0], None))
         elif op.kind in (Kind.CAST, Kind.PHI):
             stack.extend((arg, times) for arg in op.args)
+        elif op.kind is Kind.HOST_CALL and short(op.name) in ROUNDED:
+            stack.extend((arg, None) for arg in op.args)
 
 
 def counts_sms(host: BodyView, value: int) -> bool:
