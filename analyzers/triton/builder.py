@@ -106,7 +106,7 @@ class Builder:
         self.partition = ""
         self.mentions: list[Mention] = []
         self.unresolved: list[Mention] = []
-        self.decisions: list[Decision] = []
+        self.decisions: dict[tuple[int, object], Decision] = {}
 
     def emit(
         self,
@@ -134,13 +134,15 @@ class Builder:
         """What `read` makes of the constant that `value` is; variants that agree on it can share the body."""
         outcome = read(self.known[value])
         if self.ops[value].kind is not Kind.CONST:
-            self.decisions.append(Decision(value, read, outcome))
+            self.decisions[value, read] = Decision(value, read, outcome)
         return outcome
 
     def agrees(self, constants: Mapping[str, Constant]) -> bool:
         """Whether the same body results from other constants."""
         memo: dict[int, Known] = {}
-        return all(one.read(refold(self.ops, one.value, constants, memo)) == one.outcome for one in self.decisions)
+        return all(
+            one.read(refold(self.ops, one.value, constants, memo)) == one.outcome for one in self.decisions.values()
+        )
 
     def open_loop(
         self, form: str, start: int, stop: int, step: int, place: Place, attrs: Mapping[str, AttrValue]

@@ -100,6 +100,13 @@ class Args:
         value = self.const(name)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
+    def literal(self, name: str) -> Known:
+        """A number that the source writes as such: what is computed from constants differs from variant to variant."""
+        value = self.values.get(name)
+        if isinstance(value, int) and self.device.b.ops[value].kind is Kind.CONST:
+            return self.device.b.known[value]
+        return value.value if isinstance(value, Literal) else UNKNOWN
+
     def items(self, name: str) -> tuple[Value, ...]:
         """The items of a tuple argument; a single value counts as a tuple of one."""
         value = self.values.get(name)

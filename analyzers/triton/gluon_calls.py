@@ -282,8 +282,9 @@ def _barrier(name: str, *operands: str) -> Handler:
         args = tuple(a.op(one) for one in operands)
         attrs: Attrs = {}
         for key in ("count", "bytes_per_cta"):
-            if a.has(key) and a.integer(key) is not None:
-                attrs["count" if key == "count" else "bytes"] = a.integer(key)
+            known = a.literal(key)
+            if isinstance(known, int):
+                attrs["count" if key == "count" else "bytes"] = known
         device.b.emit(Kind.BARRIER, name, args, device.place(a.node), attrs)
         return Literal(None)
 

@@ -25,10 +25,13 @@ class Reached:
 
 def reach(module: Module, functions: Sequence[Lowered], entry: str, kernels: frozenset[int]) -> Reached:
     by_node = {id(one.func.node): one for one in functions}
+    aliases = _aliases(module, functions)
     if entry:
-        named = [one for one in functions if one.name == entry] or [
-            one for one in functions if one.name.rpartition(".")[2] == entry
-        ]
+        named = (
+            aliases.get(entry)
+            or [one for one in functions if one.name == entry]
+            or [one for one in functions if one.name.rpartition(".")[2] == entry]
+        )
         if not named:
             public = sorted(one.name for one in functions if is_public(one.name))
             known = ", ".join(public[:8]) or "none"
@@ -36,7 +39,7 @@ def reach(module: Module, functions: Sequence[Lowered], entry: str, kernels: fro
             return Reached(frozenset(), frozenset(), entry, text)
         roots = named
     else:
-        roots = _roots(functions)
+        roots = _roots(functions, [one for found in aliases.values() for one in found])
     reached: set[str] = set()
     apart = {one.name for one in roots}
     inside: set[str] = set()
@@ -58,9 +61,33 @@ def reach(module: Module, functions: Sequence[Lowered], entry: str, kernels: fro
     return Reached(frozenset(reached | inside), frozenset(inside - apart), entry)
 
 
-def _roots(functions: Sequence[Lowered]) -> list[Lowered]:
+def _aliases(module: Module, functions: Sequence[Lowered]) -> dict[str, list[Lowered]]:
+    """Public names of the module that stand for a function: `attention = _Attention.apply`, `norm = _norm`."""
+    by_name = {one.name: one for one in functions}
+    found: dict[str, list[Lowered]] = {}
+    for name, bound in module.bindings.items():
+        target = ""
+        match bound:
+            case ast.Attribute(value=ast.Name(id=owner), attr="apply"):
+                target = f"{owner}.forward"
+            case ast.Attribute(value=ast.Name(id=owner), attr=member):
+                target = f"{owner}.{member}"
+            case ast.Name(id=other):
+                target = other
+            case _:
+                pass
+        if target in by_name and is_public(name):
+            found[name] = [by_name[target]]
+            backward = target.rpartition(".")[0] + ".backward"
+            if target.endswith(".forward") and backward in by_name:
+                found[name].append(by_name[backward])
+    return found
+
+
+def _roots(functions: Sequence[Lowered], named: Sequence[Lowered]) -> list[Lowered]:
     """Public functions that no other public one calls; without any, all functions that no other one calls."""
     public = [one for one in functions if is_public(one.name) and not _is_secondary(one.func.node)]
+    public += [one for one in named if one not in public]
     for candidates in (public, functions):
         inside = {
             node for one in candidates for node in (*one.host.inlined, *one.host.called) if node != id(one.func.node)

@@ -936,8 +936,14 @@ def _hint(name: str) -> Handler:
     def lower(device: Device, a: Args) -> Value:
         value = a.op("input")
         draft = device.b.ops[value]
-        attrs: Attrs = {"fact": name, "value": a.integers("values")}
-        return device.b.emit(Kind.CONTROL, "assume", (value,), device.place(a.node), attrs, draft.dtype, draft.shape)
+        attrs: Attrs = {"fact": name}
+        said = tuple(device.ref(one, a.node) for one in a.items("values"))
+        numbers = tuple(device.b.known[one] for one in said if device.b.ops[one].kind is Kind.CONST)
+        if len(numbers) == len(said):
+            attrs["value"] = tuple(one for one in numbers if isinstance(one, int))
+        return device.b.emit(
+            Kind.CONTROL, "assume", (value, *said), device.place(a.node), attrs, draft.dtype, draft.shape
+        )
 
     return lower
 

@@ -135,8 +135,9 @@ def _barrier(name: str, *operands: str) -> Handler:
     def lower(device: Device, a: Args) -> Value:
         args = tuple(a.op(one) for one in operands)
         attrs: Attrs = {}
-        if a.has("size") and a.integer("size") is not None:
-            attrs["bytes"] = a.integer("size")
+        known = a.literal("size")
+        if isinstance(known, int):
+            attrs["bytes"] = known
         device.b.emit(Kind.BARRIER, name, args, device.place(a.node), attrs)
         return Literal(None)
 

@@ -220,7 +220,7 @@ def _spec(
     if config is not None:
         hook = config.options.get("pre_hook")
         if hook is not None:
-            blocks = hooked_blocks(hook, interp, _constants(config.kwargs)) if isinstance(hook, Func) else {}
+            blocks = hooked_blocks(hook, interp, constants) if isinstance(hook, Func) else {}
         constants.update(_constants(config.kwargs))
         for name, value in config.kwargs.items():
             _tune(name, value, constants, bound)
