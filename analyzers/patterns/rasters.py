@@ -14,6 +14,8 @@ from d2k.analyzers.patterns.numbering import Monomial, Polynomial, numbering
 from d2k.analyzers.patterns.tiles import differs_within, rests_on_tile
 from d2k.spec.facts import NONE, Kind
 
+WIDEST = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Raster:
@@ -95,7 +97,7 @@ def _regrouped(kernel: KernelView, value: int, group: int, within: int, size: Si
     by_quotient = op.kind is Kind.ELEMENTWISE and op.name in ("floordiv", "div", "shr") and len(op.args) == 2
     if by_quotient and not _is_multiple(kernel, op.args[1], size):
         return None
-    if not by_quotient and not _is_split(kernel, within, size, tiles):
+    if not by_quotient and not _is_split(kernel, within, tiles):
         return None
     return Raster(value, tiles, "tiles are numbered group by group")
 
@@ -130,15 +132,13 @@ def _divides(size: Monomial, times: int, monomial: Monomial, count: int) -> bool
     return times != 0 and count % times == 0
 
 
-def _is_split(kernel: KernelView, within: int, size: Size, tiles: int | None) -> bool:
+def _is_split(kernel: KernelView, within: int, tiles: int | None) -> bool:
     """What the remainder is taken of is divided by the same size elsewhere, as the other tile index."""
     numbers = numbering(kernel)
     op = kernel.op(within)
-    if op.name == "and":
-        mask = kernel.fold_int(op.args[1])
-        if mask is None or mask + 1 != tiles:
-            return False
-    elif numbers.index(op.args[1]) != {size[0]: size[1]} and kernel.fold_int(op.args[1]) != tiles:
+    divisor = kernel.fold_int(op.args[1])
+    # more are heads or batches that lie side by side
+    if divisor is None or tiles is None or tiles > WIDEST or divisor + (op.name == "and") != tiles:
         return False
     dividend = numbers.number(op.args[0])
     quotients = kernel.values(Kind.ELEMENTWISE, name=("floordiv", "div", "shr"))
