@@ -63,7 +63,7 @@ def _block_extent(view: BodyView, one: Product, other: int, own: int, instructio
     is kept in."""
     if view.op(one.value).attrs.get("instr", "any") in ("any", None):
         return instruction
-    theirs, ours = _kept_in(view, other), _kept_in(view, own)
+    theirs, ours = kept_in(view, other), kept_in(view, own)
     if theirs is None or ours is None:
         return None
     # tiles [rows, depth] and [columns, depth] in any order: the depth is what both have
@@ -75,7 +75,7 @@ def _block_extent(view: BodyView, one: Product, other: int, own: int, instructio
     return prod(left) if left else None
 
 
-def _kept_in(view: BodyView, operand: int) -> tuple[int, ...] | None:
+def kept_in(view: BodyView, operand: int) -> tuple[int, ...] | None:
     """Shape of the shared array behind an operand, without a leading dimension of stages."""
     if operand == NONE:
         return None
