@@ -15,7 +15,7 @@ from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.contiguity import access_steps
 from d2k.analyzers.patterns.contraction import Contraction, contractions
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.matmul import products
+from d2k.analyzers.patterns.matmul import Product, products
 from d2k.analyzers.patterns.reuse import kept_in
 from d2k.analyzers.patterns.terms import terms
 from d2k.spec.facts import NONE, Kind, Op
@@ -82,8 +82,7 @@ def _across(kernel: KernelView) -> Iterator[_Across]:
             if store not in reached:
                 continue
             if kernel.kernel.language == "cuda":
-                across, n = _fragment_across(kernel, one, store), _columns(kernel, product.b)
-                m = _columns(kernel, product.a)
+                across, (m, n) = _fragment_across(kernel, one, store), _block_tile(kernel, product)
             else:
                 across, n, m = _tile_across(kernel, one, store), product.n, product.m
             if across:
@@ -174,10 +173,13 @@ def _part(kernel: KernelView, value: int) -> str:
     return ""
 
 
-def _columns(kernel: KernelView, operand: int) -> int | None:
-    """Rows of the shared array behind an operand: its extent that is not contracted, stored first."""
-    dims = kept_in(kernel, operand)
-    return dims[0] if dims is not None and len(dims) == 2 else None
+def _block_tile(kernel: KernelView, product: Product) -> tuple[int | None, int | None]:
+    """(m, n) of the block: the shared arrays' rows, or what one warp group's instruction covers in N."""
+    dims = [kept_in(kernel, operand) for operand in (product.a, product.b)]
+    m, n = (one[0] if one is not None and len(one) == 2 else None for one in dims)
+    if n is None and kernel.op(product.value).attrs.get("instr") in ("wgmma", "tcgen05"):
+        n = product.n
+    return m, n
 
 
 TRITON = """
