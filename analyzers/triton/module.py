@@ -102,7 +102,7 @@ class Module:
     @cached_property
     def functions(self) -> tuple[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, tuple[ast.AST, ...]], ...]:
         """Every function with its qualified name and the definitions around it, in source order."""
-        return tuple(_functions(self.tree, "", ()))
+        return tuple(_with_own_names(_functions(self.tree, "", ())))
 
 
 class Library:
@@ -279,6 +279,17 @@ def _bind_target(bind: Callable[[str, Binding], None], target: ast.expr, value: 
             if isinstance(one, ast.Name):
                 item = ast.Subscript(value=value, slice=ast.Constant(position), ctx=ast.Load())
                 bind(one.id, ast.fix_missing_locations(ast.copy_location(item, value)))
+
+
+def _with_own_names(
+    found: Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, tuple[ast.AST, ...]]],
+) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, tuple[ast.AST, ...]]]:
+    """The functions with names that tell them apart: a fallback under `else` often bears the name of the real one."""
+    taken: set[str] = set()
+    for name, node, around in found:
+        own = name if name not in taken else f"{name} (line {node.lineno})"
+        taken.add(own)
+        yield own, node, around
 
 
 def _functions(
