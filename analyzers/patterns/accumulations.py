@@ -10,6 +10,7 @@ from d2k.analyzers.patterns.carried import Cell, cells
 from d2k.analyzers.patterns.contraction import contractions
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.exponent import EXPONENTIALS
+from d2k.analyzers.patterns.languages import is_triton
 from d2k.analyzers.patterns.loops import arithmetic, fetch_moves, index_cone, movers, trip_count, where
 from d2k.analyzers.patterns.precision import precision
 from d2k.analyzers.patterns.softmax import running_softmaxes
@@ -145,7 +146,7 @@ def _state(kernel: KernelView, cell: Cell) -> tuple[int, ...]:
     A softmax's rescaling is no decay: what is gathered there is read once, at the end.
     """
     cycle = _cycle(kernel, cell)
-    if not any(kernel.op(at).shape for at in cell.olds) and kernel.kernel.language == "triton":
+    if not any(kernel.op(at).shape for at in cell.olds) and is_triton(kernel):
         return ()
     data = flow(kernel)
     copies = frozenset(data.forward(cell.olds, lambda op: op.kind in (Kind.CAST, Kind.SHAPE)))
@@ -264,7 +265,7 @@ def _is_column(kernel: KernelView, value: int, loop: int) -> bool:
     data = flow(kernel)
     made = set(data.forward((value,), lambda op: op.kind in (Kind.CAST, Kind.SHAPE, Kind.PHI, Kind.STORE, Kind.ATOMIC)))
     stored = any(kernel.op(at).kind in (Kind.STORE, Kind.ATOMIC) for at in made)
-    return stored and (bool(kernel.op(value).shape) or kernel.kernel.language == "cuda")
+    return stored and (bool(kernel.op(value).shape) or not is_triton(kernel))
 
 
 def _rounding(kernel: KernelView, cell: Cell) -> int:

@@ -8,6 +8,7 @@ from math import prod
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.arguments import element_type
 from d2k.analyzers.patterns.contiguity import Step, access_steps
+from d2k.analyzers.patterns.languages import is_triton
 from d2k.analyzers.patterns.precision import precision
 from d2k.spec.dtypes import DTYPES
 from d2k.spec.facts import Kind, Op
@@ -52,7 +53,7 @@ def width(kernel: KernelView, access: int) -> Width:
     stated = _stated_bits(op)
     if stated is not None:
         return Width(stated, stated)
-    if kernel.kernel.language == "cuda":
+    if not is_triton(kernel):
         return Width(None, why="the type of the access is not known here")
     return _tile_width(kernel, access)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.activation import sigmoids
+from d2k.analyzers.patterns.languages import is_triton
 from d2k.analyzers.patterns.mentions import mentioned
 from d2k.spec.facts import Kind
 from d2k.spec.finding import Reason, Status
@@ -25,8 +26,9 @@ FUNCTIONS = {
     "rcp": "rcp",
     "div": "rcp",
 }
-OWN_APPROXIMATIONS = {"triton": frozenset({"exp", "exp2", "rsqrt", "sigmoid"}), "cuda": frozenset({"exp2", "rsqrt"})}
-"""Functions that every build evaluates by the hardware's approximation, by kernel language."""
+OF_TRITON = frozenset({"exp", "exp2", "rsqrt", "sigmoid"})
+OF_ANY = frozenset({"exp2", "rsqrt"})
+"""Functions that every build evaluates by the hardware's approximation."""
 
 FLAG = "use_fast_math"
 NAMES = ("__expf", "__logf", "__fdividef", "tanh.approx", "ex2.approx", "rcp.approx", "fast_expf", "fast_dividef")
@@ -50,7 +52,7 @@ def _word(kernel: KernelView, value: int, relaxed: bool) -> str:
     word = FUNCTIONS.get(op.name, "")
     if not word or op.dtype == "f64" or not kernel.users(value):
         return ""
-    own = OWN_APPROXIMATIONS.get(kernel.kernel.language, OWN_APPROXIMATIONS["triton"])
+    own = OF_TRITON if is_triton(kernel) else OF_ANY
     if op.attrs.get("fast") or op.name in own or relaxed or _is_plain_quotient(kernel, value):
         return word
     return ""
@@ -62,7 +64,7 @@ def _is_plain_quotient(kernel: KernelView, value: int) -> bool:
     return (
         op.name == "div"
         and not op.attrs.get("fast")
-        and kernel.kernel.language == "triton"
+        and is_triton(kernel)
         and len(op.args) == 2
         and kernel.fold(op.args[1]) is None
     )

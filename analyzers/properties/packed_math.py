@@ -8,6 +8,7 @@ from __future__ import annotations
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss, Undecided
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.languages import is_triton
 from d2k.analyzers.patterns.mentions import mentioned
 from d2k.analyzers.patterns.precision import HALF, precision
 from d2k.spec.facts import Kind
@@ -23,7 +24,7 @@ def detect(kernel: KernelView) -> Detection:
     for value in kernel.values(Kind.ELEMENTWISE, name=ARITHMETIC):
         if kernel.op(value).attrs.get("packed") == 2 and kernel.users(value):
             groups.setdefault(_packed_type(kernel, value), []).append(value)
-    if not groups and kernel.kernel.language == "triton":
+    if not groups and is_triton(kernel):
         halves, untyped = _unpromoted(kernel)
         for value in halves:
             groups.setdefault(TYPES[precision(kernel, value) or ""], []).append(value)

@@ -12,6 +12,7 @@ from d2k.analyzers.core.detector import NEEDS_COMPILED, Detection, Evidence, Exa
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.accesses import HALF, Access, accesses, by_tensor
 from d2k.analyzers.patterns.arguments import element_type
+from d2k.analyzers.patterns.languages import is_triton
 from d2k.analyzers.patterns.widths import Width, element_bits, width
 from d2k.spec.facts import Kind
 from d2k.spec.finding import FoundValue, Reason, Status
@@ -70,7 +71,7 @@ def _measured(kernel: KernelView, access: Access) -> _Wide:
 
 
 def _by_thread(kernel: KernelView) -> bool:
-    return kernel.kernel.language == "cuda"
+    return not is_triton(kernel)
 
 
 def _is_wide(kernel: KernelView, one: _Wide) -> bool | None:
