@@ -77,7 +77,7 @@ def _across(kernel: KernelView) -> Iterator[_Across]:
         product = by_value.get(one.value)
         if product is None or product.reduction == NONE or not (product.a_fetches and product.b_fetches):
             continue
-        reached = frozenset(data.forward(one.sums, _elementwise))
+        reached = frozenset(data.spread(one.sums, lambda value, user: _goes_on(kernel, value, user)))
         for store in data.outputs():
             if store not in reached:
                 continue
@@ -87,6 +87,12 @@ def _across(kernel: KernelView) -> Iterator[_Across]:
                 across, n, m = _tile_across(kernel, one, store), product.n, product.m
             if across:
                 yield _Across(one.value, store, m, n)
+
+
+def _goes_on(kernel: KernelView, value: int, user: int) -> bool:
+    """The result stays itself, or is the accumulator of further products."""
+    op = kernel.op(user)
+    return _elementwise(op) or (op.kind is Kind.MMA and value in op.args[2:3])
 
 
 def _elementwise(op: Op) -> bool:
