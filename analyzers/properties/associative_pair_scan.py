@@ -96,5 +96,91 @@ def _has_reset(kernel: KernelView, factor: int) -> bool:
     return False
 
 
-EXAMPLES: tuple[Example, ...] = ()
-_ = Status
+_SCAN = """
+@triton.jit
+def compose(a1, x1, a2, x2):
+    return a1 * a2, a2 * x1 + x2
+
+
+@triton.jit
+def scan(A, X, H, T: tl.constexpr):
+    at = tl.program_id(0) * T + tl.arange(0, T)
+    _, h = tl.associative_scan((tl.load(A + at), tl.load(X + at)), 0, compose)
+    tl.store(H + at, h)
+
+
+def run(a, x, h):
+    scan[(a.numel() // 256,)](a, x, h, T=256)
+"""
+
+_RESETS = (
+    _SCAN.replace("A, X, H, T", "A, X, Start, H, T")
+    .replace("(a, x, h, T", "(a, x, start, h, T")
+    .replace("def run(a, x, h)", "def run(a, x, start, h)")
+    .replace("tl.load(A + at), tl", "tl.where(tl.load(Start + at) != 0, 0.0, tl.load(A + at)), tl")
+)
+
+_SUMS = """
+@triton.jit
+def sums(X, H, T: tl.constexpr):
+    at = tl.program_id(0) * T + tl.arange(0, T)
+    tl.store(H + at, tl.cumsum(tl.load(X + at), 0))
+
+
+def run(x, h):
+    sums[(x.numel() // 256,)](x, h, T=256)
+"""
+
+_STEPS = """
+@triton.jit
+def recurrence(A, X, H, T, D: tl.constexpr):
+    cols = tl.program_id(0) * D + tl.arange(0, D)
+    h = tl.zeros((D,), tl.float32)
+    for t in range(T):
+        h = tl.load(A + t * D + cols) * h + tl.load(X + t * D + cols)
+        tl.store(H + t * D + cols, h)
+
+
+def run(a, x, h):
+    recurrence[(a.shape[1] // 128,)](a, x, h, a.shape[0], D=128)
+"""
+
+_CUDA = """
+__global__ void scan(const float* a_in, const float* x_in, float* h, int T) {
+    int i = blockIdx.x * T + threadIdx.x, lane = threadIdx.x % 32;
+    float a = a_in[i], x = x_in[i];
+    for (int o = 1; o < 32; o <<= 1) {
+        float pa = __shfl_up_sync(0xffffffff, a, o), px = __shfl_up_sync(0xffffffff, x, o);
+        if (lane >= o) {
+            x = a * px + x;
+            a = a * pa;
+        }
+    }
+    h[i] = x;
+}
+
+void run(const float* a, const float* x, float* h, int rows) { scan<<<rows, 32>>>(a, x, h, 32); }
+"""
+
+_CUDA_SUM = """
+__global__ void scan(const float* x_in, float* h, int T) {
+    int i = blockIdx.x * T + threadIdx.x, lane = threadIdx.x % 32;
+    float x = x_in[i];
+    for (int o = 1; o < 32; o <<= 1) {
+        float px = __shfl_up_sync(0xffffffff, x, o);
+        if (lane >= o) x += px;
+    }
+    h[i] = x;
+}
+
+void run(const float* x, float* h, int rows) { scan<<<rows, 32>>>(x, h, 32); }
+"""
+
+EXAMPLES = (
+    Example("scan of a tile", "triton", _SCAN, Status.PRESENT, {"reset": False}),
+    Example("resets are zero factors", "triton", _RESETS, Status.PRESENT, {"reset": True}),
+    Example("plain prefix sum", "triton", _SUMS, Status.ABSENT, trap="look-alike: a scan of single values"),
+    Example("step by step", "triton", _STEPS, Status.ABSENT, trap="a serial recurrence"),
+    Example("log steps across lanes", "cuda", _CUDA, Status.PRESENT, {"reset": False}),
+    Example("plain prefix sum", "cuda", _CUDA_SUM, Status.ABSENT, trap="look-alike: a scan of single values"),
+)

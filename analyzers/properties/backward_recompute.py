@@ -15,6 +15,7 @@ from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.gradients import is_saved, jacobians, less_onehot, probabilities
 from d2k.analyzers.patterns.numbering import numbering
 from d2k.analyzers.patterns.statistics import Statistic, statistics
+from d2k.analyzers.patterns.tiles import differs_within
 from d2k.spec.facts import Kind, Op
 from d2k.spec.finding import Status
 
@@ -92,10 +93,17 @@ def _deviations(kernel: KernelView, values: list[int]) -> int:
     data = flow(kernel)
     behind = data.back(values, lambda op: _pointwise(op) or (op.kind is Kind.REDUCE and op.name == "sum"))
     return sum(
-        _is_row_scalar(kernel, arg) or kernel.op(kernel.strip(arg)).name in ("rsqrt", "rcp", "div")
+        _is_row_scalar(kernel, arg) or _is_reciprocal(kernel, kernel.strip(arg))
         for at in behind
         if kernel.op(at).kind is Kind.ELEMENTWISE and kernel.op(at).name in ("mul", "fma")
         for arg in kernel.op(at).args[:2]
+    )
+
+
+def _is_reciprocal(kernel: KernelView, value: int) -> bool:
+    op = kernel.op(value)
+    return op.kind is Kind.ELEMENTWISE and (
+        op.name in ("rsqrt", "rcp") or (op.name == "div" and kernel.fold(op.args[0]) == 1)
     )
 
 
@@ -150,8 +158,117 @@ def _is_row_scalar(kernel: KernelView, value: int) -> bool:
     if not flow(kernel).is_fetch(inner):
         return False
     dims = kernel.dims(value)
-    return dims is not None and sum(dim != 1 for dim in dims) <= (0 if len(dims) <= 1 else 1)
+    if dims is None or sum(dim != 1 for dim in dims) > (0 if len(dims) <= 1 else 1):
+        return False
+    # a thread's own element is no number for a row
+    return bool(dims) or not differs_within(kernel, flow(kernel).source_address(inner))
 
 
-EXAMPLES: tuple[Example, ...] = ()
-_ = Status
+_ATTENTION = """
+@triton.jit
+def backward(Q, K, V, DO, LSE, Delta, DK, DV, S, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    cols = tl.program_id(0) * BN + tl.arange(0, BN)
+    dims = tl.arange(0, D)
+    k = tl.load(K + cols[:, None] * D + dims[None, :])
+    v = tl.load(V + cols[:, None] * D + dims[None, :])
+    dk = tl.zeros((BN, D), tl.float32)
+    dv = tl.zeros((BN, D), tl.float32)
+    for start in range(0, S, BM):
+        rows = start + tl.arange(0, BM)
+        q = tl.load(Q + rows[:, None] * D + dims[None, :])
+        do = tl.load(DO + rows[:, None] * D + dims[None, :])
+        p = tl.exp2(tl.dot(q, tl.trans(k)) * scale - tl.load(LSE + rows)[:, None])
+        dv += tl.dot(tl.trans(p).to(do.dtype), do)
+        ds = p * (tl.dot(do, tl.trans(v)) - tl.load(Delta + rows)[:, None])
+        dk += tl.dot(tl.trans(ds).to(q.dtype), q)
+    tl.store(DK + cols[:, None] * D + dims[None, :], dk)
+    tl.store(DV + cols[:, None] * D + dims[None, :], dv)
+
+
+def run(q, k, v, do, lse, delta, dk, dv, scale):
+    S, D = q.shape
+    backward[(S // 64,)](q, k, v, do, lse, delta, dk, dv, S, scale, D=D, BM=64, BN=64)
+"""
+
+_NORM = """
+@triton.jit
+def norm_backward(X, W, DY, Mean, Rstd, DX, H, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < H
+    x = tl.load(X + row * H + cols, mask=mask, other=0.0).to(tl.float32)
+    wdy = tl.load(DY + row * H + cols, mask=mask, other=0.0) * tl.load(W + cols, mask=mask, other=0.0)
+    rstd = tl.load(Rstd + row)
+    xhat = (x - tl.load(Mean + row)) * rstd
+    c1 = tl.sum(xhat * wdy) / H
+    c2 = tl.sum(wdy) / H
+    tl.store(DX + row * H + cols, (wdy - (xhat * c1 + c2)) * rstd, mask=mask)
+
+
+def run(x, w, dy, mean, rstd, dx):
+    norm_backward[(x.shape[0],)](x, w, dy, mean, rstd, dx, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+"""
+
+_STORED = _NORM.replace("xhat = (x - tl.load(Mean + row)) * rstd", "xhat = x")
+
+_FORWARD = """
+@triton.jit
+def weigh(Q, K, V, LSE, O, S, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    dims = tl.arange(0, D)
+    q = tl.load(Q + rows[:, None] * D + dims[None, :])
+    lse = tl.load(LSE + rows)
+    acc = tl.zeros((BM, D), tl.float32)
+    for start in range(0, S, BN):
+        cols = start + tl.arange(0, BN)
+        k = tl.load(K + cols[None, :] * D + dims[:, None])
+        p = tl.exp2(tl.dot(q, k) * scale - lse[:, None])
+        acc += tl.dot(p.to(q.dtype), tl.load(V + cols[:, None] * D + dims[None, :]))
+    tl.store(O + rows[:, None] * D + dims[None, :], acc)
+
+
+def run(q, k, v, lse, o, scale):
+    S, D = q.shape
+    weigh[(S // 64,)](q, k, v, lse, o, S, scale, D=D, BM=64, BN=64)
+"""
+
+_CUDA = """
+__global__ void norm_backward(const float* x, const float* w, const float* dy, const float* rstd, float* dx, int H) {
+    __shared__ float sums[32];
+    size_t base = (size_t)blockIdx.x * H;
+    float r = rstd[blockIdx.x];
+    float sum = 0.f;
+    for (int i = threadIdx.x; i < H; i += blockDim.x) sum += x[base + i] * r * dy[base + i] * w[i];
+    for (int o = 16; o > 0; o >>= 1) sum += __shfl_xor_sync(0xffffffff, sum, o);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    float c = 0.f;
+    for (int i = 0; i < blockDim.x / 32; ++i) c += sums[i];
+    c /= H;
+    for (int i = threadIdx.x; i < H; i += blockDim.x) {
+        float xhat = x[base + i] * r;
+        dx[base + i] = (dy[base + i] * w[i] - xhat * c) * r;
+    }
+}
+
+void run(const float* x, const float* w, const float* dy, const float* rstd, float* dx, int T, int H) {
+    norm_backward<<<T, 256>>>(x, w, dy, rstd, dx, H);
+}
+"""
+
+_CUDA_STORED = _CUDA.replace("x[base + i] * r * dy", "x[base + i] * dy").replace("x[base + i] * r;", "x[base + i];")
+
+EXAMPLES = (
+    Example(
+        "probabilities from a log-sum-exp",
+        "triton",
+        _ATTENTION,
+        Status.PRESENT,
+        {"rebuilt": ("probs",), "saved_stat": "lse"},
+    ),
+    Example("normalised rows", "triton", _NORM, Status.PRESENT, {"rebuilt": ("xhat",), "saved_stat": "mean_rstd"}),
+    Example("normalised rows were stored", "triton", _STORED, Status.ABSENT, trap="reads the intermediate back"),
+    Example("forward with a known log-sum-exp", "triton", _FORWARD, Status.ABSENT, trap="look-alike: no gradient"),
+    Example("normalised rows", "cuda", _CUDA, Status.PRESENT, {"rebuilt": ("xhat",), "saved_stat": "mean_rstd"}),
+    Example("normalised rows were stored", "cuda", _CUDA_STORED, Status.ABSENT, trap="reads the intermediate back"),
+)

@@ -165,5 +165,96 @@ def _divisor(kernel: KernelView, place: int) -> int | None:
     return None
 
 
-EXAMPLES: tuple[Example, ...] = ()
-_ = Status
+_GEMM = """
+@triton.jit
+def gemm(X, P, S, Y, N, K, GROUP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    cols = tl.program_id(1) * BN + tl.arange(0, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        ks = k + tl.arange(0, BK)
+        words = tl.load(P + (ks[:, None] // 8) * N + cols[None, :])
+        codes = (words >> ((ks[:, None] % 8) * 4)) & 0xF
+        scale = tl.load(S + (ks[:, None] // GROUP) * N + cols[None, :])
+        w = (codes.to(tl.float32) - 8.0) * scale
+        acc = tl.dot(tl.load(X + rows[:, None] * K + ks[None, :]), w.to(tl.bfloat16), acc)
+    tl.store(Y + rows[:, None] * N + cols[None, :], acc)
+
+
+def run(x, packed, scales, y):
+    (M, K), N = x.shape, packed.shape[1]
+    gemm[(triton.cdiv(M, 16), N // 64)](x, packed, scales, y, N, K, GROUP=128, BM=16, BN=64, BK=64)
+"""
+
+_GEMV = """
+@triton.jit
+def gemv(P, x, scales, y, K, GROUP: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    acc = tl.zeros((BLOCK,), tl.float32)
+    for k in range(0, K // 2, BLOCK):
+        at = k + tl.arange(0, BLOCK)
+        packed = tl.load(P + row * (K // 2) + at)
+        scale = tl.load(scales + row * (K // GROUP) + at // (GROUP // 2))
+        low = ((packed & 0xF).to(tl.float32) - 8.0) * scale
+        high = ((packed >> 4).to(tl.float32) - 8.0) * scale
+        acc += low * tl.load(x + 2 * at) + high * tl.load(x + 2 * at + 1)
+    tl.store(y + row, tl.sum(acc))
+
+
+def run(packed, x, scales, y):
+    gemv[(packed.shape[0],)](packed, x, scales, y, 2 * packed.shape[1], GROUP=64, BLOCK=512)
+"""
+
+_TO_MEMORY = """
+@triton.jit
+def expand(P, S, W, GROUP: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    codes = (tl.load(P + at // 8) >> ((at % 8) * 4)) & 0xF
+    tl.store(W + at, (codes.to(tl.float32) - 8.0) * tl.load(S + at // GROUP))
+
+
+def run(packed, scales, w):
+    expand[(w.numel() // 1024,)](packed, scales, w, GROUP=128, BLOCK=1024)
+    return torch.matmul(w, w.T)
+"""
+
+_PLAIN = _GEMM.replace("codes = (words >> ((ks[:, None] % 8) * 4)) & 0xF", "codes = words")
+
+_CUDA = """
+__global__ void gemv(const uint32_t* packed, const float* scales, const float* x, float* y, int K) {
+    int row = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
+    float acc = 0.f;
+    for (int word = lane; word < K / 8; word += 32) {
+        uint32_t codes = packed[row * (K / 8) + word];
+        float scale = scales[row * (K / 128) + word * 8 / 128];
+        for (int i = 0; i < 8; ++i) {
+            float w = ((int)((codes >> (4 * i)) & 0xF) - 8) * scale;
+            acc += w * x[word * 8 + i];
+        }
+    }
+    for (int o = 16; o > 0; o >>= 1) acc += __shfl_xor_sync(0xffffffff, acc, o);
+    if (lane == 0) y[row] = acc;
+}
+
+void run(const uint32_t* p, const float* s, const float* x, float* y, int N, int K) {
+    gemv<<<N / 4, 128>>>(p, s, x, y, K);
+}
+"""
+
+_CUDA_TO_MEMORY = """
+__global__ void expand(const uint32_t* packed, const float* scales, float* w, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) w[i] = ((int)((packed[i / 8] >> (4 * (i % 8))) & 0xF) - 8) * scales[i / 128];
+}
+
+void run(const uint32_t* p, const float* s, float* w, int n) { expand<<<(n + 255) / 256, 256>>>(p, s, w, n); }
+"""
+
+EXAMPLES = (
+    Example("before the product", "triton", _GEMM, Status.PRESENT, {"bits": 4, "group": 128}),
+    Example("two codes a byte", "triton", _GEMV, Status.PRESENT, {"bits": 4}),
+    Example("expanded to memory", "triton", _TO_MEMORY, Status.ABSENT, trap="a dequantisation kernel of its own"),
+    Example("no packed codes", "triton", _PLAIN, Status.ABSENT, trap="look-alike: a scaled operand"),
+    Example("in registers", "cuda", _CUDA, Status.PRESENT, {"bits": 4}),
+    Example("expanded to memory", "cuda", _CUDA_TO_MEMORY, Status.ABSENT, trap="a dequantisation kernel of its own"),
+)

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.carried import cells
+from d2k.analyzers.patterns.contraction import Contraction, contractions
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.loops import fetch_moves, trip_count
-from d2k.analyzers.patterns.matmul import Product, products
-from d2k.spec.facts import NONE, Kind, Op
+from d2k.analyzers.patterns.matmul import products
+from d2k.spec.facts import Kind, Op
 from d2k.spec.finding import FoundValue, Status
 
 
@@ -23,32 +24,32 @@ from d2k.spec.finding import FoundValue, Status
 class _Folded:
     """`scaled` is the partial sum of `product` times its scales, added to what `loop` carries."""
 
-    product: Product
+    product: Contraction
     scaled: int
     loop: int
 
 
 def detect(kernel: KernelView) -> Detection:
-    found = tuple(one for product in products(kernel) for one in _folded(kernel, product))
-    if found:
-        return tuple(_match(kernel, one) for one in found[:1])
-    if not products(kernel):
+    for product in contractions(kernel):
+        for one in _folded(kernel, product):
+            return (_match(kernel, one),)
+    if not contractions(kernel):
         return Miss(detail="no matrix product")
-    place = kernel.place(products(kernel)[0].value)
+    place = kernel.place(contractions(kernel)[0].value)
     return Miss(detail="no block's partial sum is scaled inside the reduction", evidence=(Evidence(place, "product"),))
 
 
-def _folded(kernel: KernelView, product: Product) -> Iterator[_Folded]:
+def _folded(kernel: KernelView, product: Contraction) -> Iterator[_Folded]:
     data = flow(kernel)
-    partial = frozenset(data.spread((product.value,), lambda at, user: _sums(kernel, at, user)))
     for loop in kernel.loops_of(product.value):
+        partial = _partial(kernel, product.value, loop)
         carried = tuple(cells(kernel, loop))
         for scaled in sorted(data.forward(partial, _multiplied)):
             op = kernel.op(scaled)
             if op.kind is not Kind.ELEMENTWISE or op.name not in ("mul", "fma") or op.loop != loop:
                 continue
             factors = [arg for arg in op.args[:2] if arg not in partial]
-            if not any(_is_scale(kernel, arg, loop) for arg in factors):
+            if len(factors) != 1 or not _is_scale(kernel, factors[0], loop):
                 continue
             added = frozenset(data.forward((scaled,), _added))
             if any(
@@ -58,12 +59,18 @@ def _folded(kernel: KernelView, product: Product) -> Iterator[_Folded]:
                 return
 
 
-def _sums(kernel: KernelView, value: int, user: int) -> bool:
-    """The product's own partial sum; not as an operand of another product."""
-    op = kernel.op(user)
-    if op.kind is Kind.MMA:
-        return value in op.args[2:3]
-    return op.kind in (Kind.CAST, Kind.SHAPE, Kind.ITEM, Kind.PHI)
+def _partial(kernel: KernelView, product: int, loop: int) -> frozenset[int]:
+    """The product's own partial sum inside one iteration of `loop`; not what other products make of it."""
+
+    def accepts(value: int, user: int) -> bool:
+        op = kernel.op(user)
+        if op.kind is Kind.MMA:
+            return value in op.args[2:3]
+        if op.kind is Kind.ELEMENTWISE and op.name in ("add", "fma"):
+            return op.loop != loop and loop in kernel.loops_of(user)
+        return op.kind in (Kind.CAST, Kind.SHAPE, Kind.ITEM, Kind.PHI)
+
+    return frozenset(flow(kernel).spread((product,), accepts))
 
 
 def _multiplied(op: Op) -> bool:
@@ -110,7 +117,9 @@ def _match(kernel: KernelView, one: _Folded) -> Match:
 
 def _depth(kernel: KernelView, one: _Folded) -> int | None:
     """Depth of one instruction times the inner loops that sum to the partial result."""
-    depth = one.product.k
+    depth = next((each.k for each in products(kernel) if each.value == one.product.value), None)
+    if not one.product.matrix:
+        depth = 1
     for loop in kernel.loops_of(one.product.value):
         if loop == one.loop or depth is None:
             break
@@ -119,5 +128,73 @@ def _depth(kernel: KernelView, one: _Folded) -> int | None:
     return depth
 
 
-EXAMPLES: tuple[Example, ...] = ()
-_ = (Status, NONE)
+_BLOCKS = """
+@triton.jit
+def gemm(A, B, SA, SB, Y, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    cols = tl.program_id(1) * BN + tl.arange(0, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K // BK):
+        ks = k * BK + tl.arange(0, BK)
+        a = tl.load(A + rows[:, None] * K + ks[None, :])
+        b = tl.load(B + ks[:, None] * N + cols[None, :])
+        sa = tl.load(SA + rows * (K // BK) + k)
+        sb = tl.load(SB + k * (N // BN) + tl.program_id(1))
+        acc += tl.dot(a, b) * (sa * sb)[:, None]
+    tl.store(Y + rows[:, None] * N + cols[None, :], acc)
+
+
+def run(a, b, sa, sb, y):
+    (M, K), N = a.shape, b.shape[1]
+    gemm[(M // 64, N // 128)](a, b, sa, sb, y, N, K, BM=64, BN=128, BK=128)
+"""
+
+_INNER = _BLOCKS.replace(
+    "        acc += tl.dot(a, b) * (sa * sb)[:, None]\n",
+    "        part = tl.zeros((BM, BN), tl.float32)\n"
+    "        part = tl.dot(a, b, part)\n"
+    "        acc += part * sa[:, None] * sb\n",
+)
+
+_EPILOGUE = _BLOCKS.replace("acc += tl.dot(a, b) * (sa * sb)[:, None]", "acc += tl.dot(a, b)").replace(
+    "cols[None, :], acc)", "cols[None, :], acc * sa[:, None])"
+)
+
+_OPERAND = _BLOCKS.replace("acc += tl.dot(a, b) * (sa * sb)[:, None]", "acc += tl.dot(a, (b * sb).to(a.dtype))")
+
+_CUDA = """
+__global__ void gemm(const float* a, const float* b, const float* scale, float* y, int N, int K) {
+    __shared__ float as[16][128], bs[128][16];
+    int row = blockIdx.y * 16 + threadIdx.y, col = blockIdx.x * 16 + threadIdx.x;
+    float acc = 0.f;
+    for (int block = 0; block < K / 128; ++block) {
+        for (int i = threadIdx.x; i < 128; i += 16) as[threadIdx.y][i] = a[row * K + block * 128 + i];
+        for (int i = threadIdx.y; i < 128; i += 16) bs[i][threadIdx.x] = b[(block * 128 + i) * N + col];
+        __syncthreads();
+        float part = 0.f;
+        for (int k = 0; k < 128; ++k) part += as[threadIdx.y][k] * bs[k][threadIdx.x];
+        acc += part * scale[row * (K / 128) + block];
+        __syncthreads();
+    }
+    y[row * N + col] = acc;
+}
+
+void run(const float* a, const float* b, const float* scale, float* y, int M, int N, int K) {
+    gemm<<<dim3(N / 16, M / 16), dim3(16, 16)>>>(a, b, scale, y, N, K);
+}
+"""
+
+EXAMPLES = (
+    Example("scales for each block", "triton", _BLOCKS, Status.PRESENT, {"block_k": 128}),
+    Example("accumulator of its own", "triton", _INNER, Status.PRESENT, {"block_k": 128}),
+    Example("scaled once at the end", "triton", _EPILOGUE, Status.ABSENT, trap="look-alike: an epilogue"),
+    Example("operand scaled before", "triton", _OPERAND, Status.ABSENT, trap="look-alike: dequantisation"),
+    Example("partial sum in a register", "cuda", _CUDA, Status.PRESENT, {"block_k": 128}),
+    Example(
+        "one level",
+        "cuda",
+        _CUDA.replace("acc += part * scale[row * (K / 128) + block];", "acc += part;"),
+        Status.ABSENT,
+        trap="declared but unused: a partial sum that nothing scales",
+    ),
+)
