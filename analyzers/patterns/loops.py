@@ -60,6 +60,16 @@ def _cone(view: BodyView, value: int) -> Iterator[int]:
 
 def movers(view: BodyView, loop: int) -> frozenset[int]:
     """Values that differ from iteration to iteration by index arithmetic: the loop variable and bumped pointers."""
+    known = _MOVERS.setdefault(view.graph, {})
+    if loop not in known:
+        known[loop] = _movers(view, loop)
+    return known[loop]
+
+
+_MOVERS: WeakKeyDictionary[BodyGraph, dict[int, frozenset[int]]] = WeakKeyDictionary()
+
+
+def _movers(view: BodyView, loop: int) -> frozenset[int]:
     one = view.loop(loop)
     found = {one.variable} - {NONE}
     for carried in one.carried:
