@@ -92,7 +92,7 @@ def _compared(view: BodyView, condition: int) -> frozenset[int]:
         op = view.op(at)
         if op.kind is Kind.ELEMENTWISE and op.name in ("lt", "le", "gt", "ge") and len(op.args) == 2:
             for extent, position in (op.args, op.args[::-1]):
-                if rests_on_tile(view, position):
+                if any(view.op(one).kind is Kind.BLOCK_INDEX for one in index_cone(view, position)):
                     found.update(one for one in index_cone(view, extent) if view.op(one).kind is Kind.LOAD)
     return frozenset(found)
 

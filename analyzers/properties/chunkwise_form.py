@@ -80,5 +80,116 @@ def _states(kernel: KernelView) -> Iterator[_Part]:
         yield _Part(kernel, one.update.value, text, one.update.k)
 
 
-EXAMPLES: tuple[Example, ...] = ()
-_ = Status
+_CARRIED = """
+@triton.jit
+def chunks(Q, K, V, O, T, C: tl.constexpr, D: tl.constexpr):
+    dims = tl.arange(0, D)
+    at = tl.arange(0, C)
+    state = tl.zeros((D, D), tl.float32)
+    for start in range(0, T, C):
+        place = (start + at)[:, None] * D + dims[None, :]
+        q = tl.load(Q + place)
+        k = tl.load(K + place)
+        v = tl.load(V + place)
+        a = tl.where(at[:, None] >= at[None, :], tl.dot(q, tl.trans(k)), 0.0)
+        o = tl.dot(q, state.to(q.dtype)) + tl.dot(a.to(v.dtype), v)
+        tl.store(O + place, o)
+        state += tl.dot(tl.trans(k), v)
+
+
+def run(q, k, v, o):
+    T, D = q.shape
+    chunks[(1,)](q, k, v, o, T, C=64, D=D)
+"""
+
+_STAGED = """
+@triton.jit
+def outputs(Q, K, V, States, O, C: tl.constexpr, D: tl.constexpr):
+    chunk = tl.program_id(0)
+    dims = tl.arange(0, D)
+    at = tl.arange(0, C)
+    place = (chunk * C + at)[:, None] * D + dims[None, :]
+    q = tl.load(Q + place)
+    v = tl.load(V + place)
+    a = tl.dot(q, tl.trans(tl.load(K + place)))
+    a = tl.where(at[:, None] >= at[None, :], a, 0.0)
+    state = tl.load(States + (chunk * D + dims[:, None]) * D + dims[None, :])
+    tl.store(O + place, tl.dot(q, state) + tl.dot(a.to(v.dtype), v))
+
+
+@triton.jit
+def states(K, V, States, T, C: tl.constexpr, D: tl.constexpr):
+    dims = tl.arange(0, D)
+    at = tl.arange(0, C)
+    state = tl.zeros((D, D), tl.float32)
+    for chunk in range(T // C):
+        tl.store(States + (chunk * D + dims[:, None]) * D + dims[None, :], state)
+        k = tl.load(K + (chunk * C + at)[None, :] * D + dims[:, None])
+        state += tl.dot(k, tl.load(V + (chunk * C + at)[:, None] * D + dims[None, :]))
+
+
+def run(q, k, v, buffer, o):
+    T, D = q.shape
+    states[(1,)](k, v, buffer, T, C=64, D=D)
+    outputs[(T // 64,)](q, k, v, buffer, o, C=64, D=D)
+"""
+
+_TOKENS = """
+@triton.jit
+def recurrent(Q, K, V, O, T, D: tl.constexpr):
+    dims = tl.arange(0, D)
+    state = tl.zeros((D, D), tl.float32)
+    for t in range(T):
+        k = tl.load(K + t * D + dims)
+        state += k[:, None] * tl.load(V + t * D + dims)[None, :]
+        tl.store(O + t * D + dims, tl.sum(state * tl.load(Q + t * D + dims)[:, None], 0))
+
+
+def run(q, k, v, o):
+    T, D = q.shape
+    recurrent[(1,)](q, k, v, o, T, D=D)
+"""
+
+_SOFTMAX = """
+@triton.jit
+def attention(Q, K, V, O, C: tl.constexpr, D: tl.constexpr):
+    dims = tl.arange(0, D)
+    at = tl.arange(0, C)
+    place = (tl.program_id(0) * C + at)[:, None] * D + dims[None, :]
+    s = tl.dot(tl.load(Q + place), tl.trans(tl.load(K + place)))
+    s = tl.where(at[:, None] >= at[None, :], s, -1e30)
+    p = tl.exp(s - tl.max(s, 1)[:, None])
+    v = tl.load(V + place)
+    tl.store(O + place, tl.dot(p.to(v.dtype), v) / tl.sum(p, 1)[:, None])
+
+
+def run(q, k, v, o):
+    T, D = q.shape
+    attention[(T // 64,)](q, k, v, o, C=64, D=D)
+"""
+
+_GEMM = """
+@triton.jit
+def gemm(A, B, Y, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    cols = tl.program_id(1) * BN + tl.arange(0, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        ks = k + tl.arange(0, BK)
+        a = tl.load(A + rows[:, None] * K + ks[None, :])
+        acc += tl.dot(a, tl.load(B + ks[:, None] * N + cols[None, :]))
+    tl.store(Y + rows[:, None] * N + cols[None, :], acc)
+
+
+def run(a, b, y):
+    (M, K), N = a.shape, b.shape[1]
+    gemm[(M // 64, N // 64)](a, b, y, N, K, BM=64, BN=64, BK=64)
+"""
+
+EXAMPLES = (
+    Example("state carried by the loop", "triton", _CARRIED, Status.PRESENT, {"chunk": 64}),
+    Example("states in a kernel of their own", "triton", _STAGED, Status.PRESENT, {"chunk": 64}),
+    Example("token by token", "triton", _TOKENS, Status.ABSENT, trap="a serial recurrence"),
+    Example("causal softmax", "triton", _SOFTMAX, Status.ABSENT, trap="look-alike: a triangle of probabilities"),
+    Example("plain product", "triton", _GEMM, Status.ABSENT, trap="look-alike: an accumulator is no state"),
+)

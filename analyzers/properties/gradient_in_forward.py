@@ -93,5 +93,58 @@ def _uses(host: BodyView, value: int, before: list[int]) -> bool:
     return any(value in set(host.flows_to(one)) for one in before)
 
 
-EXAMPLES: tuple[Example, ...] = ()
-_ = Status
+_KERNEL = """
+@triton.jit
+def cross_entropy(Logits, Labels, Loss, V, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    label = tl.load(Labels + row)
+    top = -float("inf")
+    total = 0.0
+    for start in range(0, V, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(Logits + row * V + cols, mask=cols < V, other=-float("inf")).to(tl.float32)
+        new = tl.maximum(top, tl.max(x))
+        total = total * tl.exp(top - new) + tl.sum(tl.exp(x - new))
+        top = new
+    tl.store(Loss + row, top + tl.log(total) - tl.load(Logits + row * V + label).to(tl.float32))
+    tl.debug_barrier()
+    for start in range(0, V, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(Logits + row * V + cols, mask=cols < V, other=-float("inf")).to(tl.float32)
+        p = tl.exp(x - top) / total
+        tl.store(Logits + row * V + cols, tl.where(cols == label, p - 1.0, p), mask=cols < V)
+"""
+
+_CHUNKS = (
+    _KERNEL
+    + """
+
+def run(x, w, labels, loss, dx, dw):
+    V = w.shape[0]
+    for start in range(0, x.shape[0], 1024):
+        part = x[start : start + 1024]
+        logits = part @ w.t()
+        cross_entropy[(part.shape[0],)](logits, labels[start:], loss[start:], V, BLOCK=4096)
+        dx[start : start + 1024] = logits @ w
+        dw += logits.t() @ part
+"""
+)
+
+_APART = (
+    _KERNEL
+    + """
+
+def run(x, w, labels, loss):
+    logits = x @ w.t()
+    cross_entropy[(x.shape[0],)](logits, labels, loss, w.shape[0], BLOCK=4096)
+    return logits
+"""
+)
+
+_LOSS_ONLY = _CHUNKS.replace("tl.where(cols == label, p - 1.0, p)", "p")
+
+EXAMPLES = (
+    Example("in the host's loop over chunks", "triton", _CHUNKS, Status.PRESENT, {"chunk_axis": "tokens"}),
+    Example("gradient handed out", "triton", _APART, Status.ABSENT, trap="contracted later, not while it is live"),
+    Example("probabilities only", "triton", _LOSS_ONLY, Status.ABSENT, trap="look-alike: no one-hot is subtracted"),
+)

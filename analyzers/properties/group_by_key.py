@@ -95,5 +95,106 @@ def _counts(kernel: KernelView) -> Iterator[int]:
             yield value
 
 
-EXAMPLES: tuple[Example, ...] = ()
-_ = Status
+_PLACE = """
+@triton.jit
+def count(keys, counts, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    key = tl.load(keys + i, mask=i < n, other=0)
+    tl.atomic_add(counts + key, 1, mask=i < n)
+
+
+@triton.jit
+def place(keys, offsets, order, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    key = tl.load(keys + i, mask=i < n, other=0)
+    at = tl.atomic_add(offsets + key, 1, mask=i < n)
+    tl.store(order + at, i, mask=i < n)
+
+
+def run(keys, counts, order):
+    n = keys.numel()
+    count[(triton.cdiv(n, 256),)](keys, counts, n, BLOCK=256)
+    offsets = torch.cumsum(counts, 0) - counts
+    place[(triton.cdiv(n, 256),)](keys, offsets, order, n, BLOCK=256)
+"""
+
+_RANKS = """
+@triton.jit
+def place(keys, base, order, n, KEYS: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    key = tl.load(keys + i, mask=i < n, other=KEYS)
+    equal = (key[:, None] == tl.arange(0, KEYS)[None, :]).to(tl.int32)
+    rank = tl.sum(equal * (tl.cumsum(equal, 0) - 1), 1)
+    first = tl.load(base + key, mask=i < n, other=0)
+    tl.store(order + first + rank, i, mask=i < n)
+
+
+def run(keys, base, order):
+    place[(1,)](keys, base, order, keys.numel(), KEYS=64, BLOCK=1024)
+"""
+
+_COUNTS_ONLY = _PLACE.replace(
+    "    at = tl.atomic_add(offsets + key, 1, mask=i < n)\n    tl.store(order + at, i, mask=i < n)",
+    "    tl.store(order + i, key, mask=i < n)",
+)
+
+_APPENDED = """
+@triton.jit
+def keep(X, total, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(X + i, mask=i < n, other=0.0)
+    wanted = (x > 0).to(tl.int32)
+    first = tl.atomic_add(total, tl.sum(wanted))
+    tl.store(out + first + tl.cumsum(wanted, 0) - 1, x, mask=wanted != 0)
+
+
+def run(x, total, out):
+    keep[(triton.cdiv(x.numel(), 256),)](x, total, out, x.numel(), BLOCK=256)
+"""
+
+_CUDA = """
+__global__ void place(const int* keys, const int* offsets, int* order, int n) {
+    __shared__ int next[256];
+    next[threadIdx.x] = 0;
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += 256) {
+        int key = keys[i];
+        int rank = atomicAdd(&next[key], 1);
+        order[offsets[key] + rank] = i;
+    }
+}
+
+__global__ void sum_counts(const int* counts, int* offsets, int n) {
+    int total = 0;
+    for (int i = 0; i < n; ++i) { offsets[i] = total; total += counts[i]; }
+}
+
+__global__ void count(const int* keys, int* counts, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&counts[keys[i]], 1);
+}
+
+void run(const int* keys, int* counts, int* offsets, int* order, int n) {
+    count<<<(n + 255) / 256, 256>>>(keys, counts, n);
+    sum_counts<<<1, 1>>>(counts, offsets, 256);
+    place<<<1, 256>>>(keys, offsets, order, n);
+}
+"""
+
+_CUDA_COUNT = """
+__global__ void count(const int* keys, int* counts, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&counts[keys[i]], 1);
+}
+
+void run(const int* keys, int* counts, int n) { count<<<(n + 255) / 256, 256>>>(keys, counts, n); }
+"""
+
+EXAMPLES = (
+    Example("counters name the places", "triton", _PLACE, Status.PRESENT),
+    Example("ranks by prefix sums of equal keys", "triton", _RANKS, Status.PRESENT),
+    Example("keys only counted", "triton", _COUNTS_ONLY, Status.ABSENT, trap="look-alike: a histogram"),
+    Example("kept items appended", "triton", _APPENDED, Status.ABSENT, trap="look-alike: compaction without keys"),
+    Example("count, sum and scatter", "cuda", _CUDA, Status.PRESENT),
+    Example("keys only counted", "cuda", _CUDA_COUNT, Status.ABSENT, trap="look-alike: a histogram"),
+)

@@ -141,5 +141,90 @@ def _is_read(kernel: KernelView, place: int, loop: int) -> bool:
     )
 
 
-EXAMPLES: tuple[Example, ...] = ()
-_ = Status
+_ATTENTION = """
+@triton.jit
+def attention(Q, K, V, P, O, S, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    dims = tl.arange(0, D)
+    q = tl.load(Q + rows[:, None] * D + dims[None, :])
+    top = tl.full((BM,), -1e30, tl.float32)
+    total = tl.zeros((BM,), tl.float32)
+    acc = tl.zeros((BM, D), tl.float32)
+    for start in range(0, S, BN):
+        cols = start + tl.arange(0, BN)
+        s = tl.dot(q, tl.load(K + cols[None, :] * D + dims[:, None]))
+        new = tl.maximum(top, tl.max(s, 1))
+        p = tl.exp(s - new[:, None])
+        total = total * tl.exp(top - new) + tl.sum(p, 1)
+        acc = acc * tl.exp(top - new)[:, None]
+        acc = tl.dot(p.to(tl.bfloat16), tl.load(V + cols[:, None] * D + dims[None, :]), acc)
+        top = new
+    tl.store(O + rows[:, None] * D + dims[None, :], acc / total[:, None])
+
+
+def run(q, k, v, p, o):
+    S, D = q.shape
+    attention[(S // 64,)](q, k, v, p, o, S, D=D, BM=64, BN=64)
+"""
+
+_BAGS = """
+@triton.jit
+def pool(table, ids, offsets, out, D: tl.constexpr):
+    bag = tl.program_id(0)
+    cols = tl.arange(0, D)
+    total = tl.zeros((D,), tl.float32)
+    for i in range(tl.load(offsets + bag), tl.load(offsets + bag + 1)):
+        total += tl.load(table + tl.load(ids + i) * D + cols)
+    tl.store(out + bag * D + cols, total)
+
+
+def run(table, ids, offsets, out):
+    pool[(offsets.numel() - 1,)](table, ids, offsets, out, D=table.shape[1])
+"""
+
+_STORED = _ATTENTION.replace(
+    "        top = new\n", "        top = new\n        tl.store(P + rows[:, None] * S + cols[None, :], p)\n"
+)
+
+_GATHERED = """
+@triton.jit
+def gather(table, ids, rows, D: tl.constexpr):
+    i = tl.program_id(0)
+    cols = tl.arange(0, D)
+    tl.store(rows + i * D + cols, tl.load(table + tl.load(ids + i) * D + cols))
+
+
+def run(table, ids, rows):
+    gather[(ids.numel(),)](table, ids, rows, D=table.shape[1])
+    return rows.view(-1, 8, table.shape[1]).sum(1)
+"""
+
+_CUDA = """
+__global__ void pool(const float* table, const int* ids, const int* offsets, float* out, int D) {
+    float total = 0.f;
+    for (int i = offsets[blockIdx.x]; i < offsets[blockIdx.x + 1]; ++i)
+        total += table[(size_t)ids[i] * D + threadIdx.x];
+    out[(size_t)blockIdx.x * D + threadIdx.x] = total;
+}
+
+void run(const float* t, const int* ids, const int* offsets, float* out, int bags, int D) {
+    pool<<<bags, D>>>(t, ids, offsets, out, D);
+}
+"""
+
+_CUDA_GATHERED = """
+__global__ void gather(const float* table, const int* ids, float* rows, int D) {
+    rows[(size_t)blockIdx.x * D + threadIdx.x] = table[(size_t)ids[blockIdx.x] * D + threadIdx.x];
+}
+
+void run(const float* t, const int* ids, float* rows, int n, int D) { gather<<<n, D>>>(t, ids, rows, D); }
+"""
+
+EXAMPLES = (
+    Example("scores stay on chip", "triton", _ATTENTION, Status.PRESENT, {"tensor": "scores", "max_fraction": 0}),
+    Example("rows pooled while they are gathered", "triton", _BAGS, Status.PRESENT, {"tensor": "gathered_rows"}),
+    Example("probabilities stored", "triton", _STORED, Status.ABSENT, trap="the intermediate is written after all"),
+    Example("rows gathered to memory", "triton", _GATHERED, Status.ABSENT, trap="pooled in a second pass"),
+    Example("rows pooled while they are gathered", "cuda", _CUDA, Status.PRESENT, {"tensor": "gathered_rows"}),
+    Example("rows gathered to memory", "cuda", _CUDA_GATHERED, Status.ABSENT, trap="pooled in a second pass"),
+)

@@ -29,5 +29,87 @@ def _match(kernel: KernelView, one: Extent) -> Match:
     return Match(evidence, {"source": one.source})
 
 
-EXAMPLES: tuple[Example, ...] = ()
-_ = Status
+_SEGMENTS = """
+@triton.jit
+def pool(X, offsets, Y, D, BLOCK: tl.constexpr):
+    bag = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    first = tl.load(offsets + bag)
+    last = tl.load(offsets + bag + 1)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for row in range(first, last):
+        total += tl.load(X + row * D + cols, mask=cols < D, other=0.0)
+    tl.store(Y + bag * D + cols, total, mask=cols < D)
+
+
+def run(x, offsets, y):
+    pool[(offsets.numel() - 1,)](x, offsets, y, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+"""
+
+_EARLY = """
+@triton.jit
+def scale(X, lengths, Y, S, D: tl.constexpr, ROWS: tl.constexpr):
+    sequence = tl.program_id(0)
+    length = tl.load(lengths + sequence)
+    if tl.program_id(1) * ROWS >= length:
+        return
+    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    at = (sequence * S + rows[:, None]) * D + tl.arange(0, D)[None, :]
+    x = tl.load(X + at, mask=rows[:, None] < length, other=0.0)
+    tl.store(Y + at, 2.0 * x, mask=rows[:, None] < length)
+
+
+def run(x, lengths, y):
+    B, S, D = x.shape
+    scale[(B, triton.cdiv(S, 64))](x, lengths, y, S, D=D, ROWS=64)
+"""
+
+_MASKED = _EARLY.replace("    if tl.program_id(1) * ROWS >= length:\n        return\n", "")
+
+_PADDED = (
+    _SEGMENTS.replace("range(first, last)", "range(0, LONGEST)")
+    .replace("BLOCK: tl.constexpr", "LONGEST, BLOCK: tl.constexpr")
+    .replace(
+        "X + row * D + cols, mask=cols < D", "X + (first + row) * D + cols, mask=(cols < D) & (first + row < last)"
+    )
+    .replace("x.shape[1], BLOCK", "x.shape[1], 512, BLOCK")
+)
+
+_CUDA = """
+__global__ void pool(const float* x, const int* offsets, float* y, int D) {
+    float total = 0.f;
+    int first = offsets[blockIdx.x], last = offsets[blockIdx.x + 1];
+    for (int row = first; row < last; ++row) total += x[(size_t)row * D + threadIdx.x];
+    y[(size_t)blockIdx.x * D + threadIdx.x] = total;
+}
+
+void run(const float* x, const int* offsets, float* y, int bags, int D) { pool<<<bags, D>>>(x, offsets, y, D); }
+"""
+
+_CUDA_EARLY = """
+__global__ void scale(const float* x, const int* lengths, float* y, int S) {
+    int length = lengths[blockIdx.y];
+    if (blockIdx.x * 128 >= length) return;
+    int row = blockIdx.x * 128 + threadIdx.x;
+    if (row < length) y[blockIdx.y * S + row] = 2.f * x[blockIdx.y * S + row];
+}
+
+void run(const float* x, const int* lengths, float* y, int B, int S) {
+    scale<<<dim3((S + 127) / 128, B), 128>>>(x, lengths, y, S);
+}
+"""
+
+_CUDA_PADDED = _CUDA.replace(
+    "int row = first; row < last; ++row) total +=",
+    "int row = 0; row < 512; ++row)\n        if (first + row < last) total +=",
+).replace("x[(size_t)row * D", "x[(size_t)(first + row) * D")
+
+EXAMPLES = (
+    Example("loop over a segment", "triton", _SEGMENTS, Status.PRESENT, {"source": "offsets"}),
+    Example("blocks beyond the length end early", "triton", _EARLY, Status.PRESENT, {"source": "lengths"}),
+    Example("rows masked", "triton", _MASKED, Status.ABSENT, trap="masks alone: padded blocks do padded work"),
+    Example("loop to the longest", "triton", _PADDED, Status.ABSENT, trap="padded to the longest"),
+    Example("loop over a segment", "cuda", _CUDA, Status.PRESENT, {"source": "offsets"}),
+    Example("blocks beyond the length end early", "cuda", _CUDA_EARLY, Status.PRESENT, {"source": "lengths"}),
+    Example("loop to the longest", "cuda", _CUDA_PADDED, Status.ABSENT, trap="padded to the longest"),
+)

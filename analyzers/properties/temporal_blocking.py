@@ -92,5 +92,62 @@ def _match(kernel: KernelView, one: _Steps) -> Match:
     return Match(evidence, attributes, undecided)
 
 
-EXAMPLES: tuple[Example, ...] = ()
-_ = Status
+_CUDA = """
+template <int STEPS>
+__global__ void diffuse(const float* x, float* y, int n) {
+    __shared__ float tile[2][256];
+    int i = blockIdx.x * (256 - 2 * STEPS) + threadIdx.x - STEPS;
+    tile[0][threadIdx.x] = i >= 0 && i < n ? x[i] : 0.f;
+    __syncthreads();
+    for (int step = 0; step < STEPS; ++step) {
+        int now = step % 2;
+        if (threadIdx.x > step && threadIdx.x < 255 - step)
+            tile[1 - now][threadIdx.x] = 0.25f * tile[now][threadIdx.x - 1] + 0.5f * tile[now][threadIdx.x] +
+                                         0.25f * tile[now][threadIdx.x + 1];
+        __syncthreads();
+    }
+    if (threadIdx.x >= STEPS && threadIdx.x < 256 - STEPS && i < n) y[i] = tile[STEPS % 2][threadIdx.x];
+}
+
+void run(const float* x, float* y, int n) { diffuse<4><<<(n + 247) / 248, 256>>>(x, y, n); }
+"""
+
+_CUDA_LANES = """
+__global__ void diffuse(const float* x, float* y, int n, int steps) {
+    int i = blockIdx.x * 16 + threadIdx.x - 8;
+    float v = i >= 0 && i < n ? x[i] : 0.f;
+    for (int step = 0; step < steps; ++step) {
+        float left = __shfl_up_sync(0xffffffff, v, 1), right = __shfl_down_sync(0xffffffff, v, 1);
+        v = 0.25f * left + 0.5f * v + 0.25f * right;
+    }
+    if (threadIdx.x >= 8 && threadIdx.x < 24 && i < n) y[i] = v;
+}
+
+void run(const float* x, float* y, int n) { diffuse<<<n / 16, 32>>>(x, y, n, 8); }
+"""
+
+_CUDA_HOST_LOOP = """
+__global__ void diffuse(const float* x, float* y, int n) {
+    __shared__ float tile[258];
+    int i = blockIdx.x * 256 + threadIdx.x;
+    tile[threadIdx.x + 1] = x[i];
+    if (threadIdx.x == 0) tile[0] = i > 0 ? x[i - 1] : 0.f;
+    if (threadIdx.x == 255) tile[257] = i + 1 < n ? x[i + 1] : 0.f;
+    __syncthreads();
+    y[i] = 0.25f * tile[threadIdx.x] + 0.5f * tile[threadIdx.x + 1] + 0.25f * tile[threadIdx.x + 2];
+}
+
+void run(float* x, float* y, int n, int steps) {
+    for (int step = 0; step < steps; ++step) {
+        diffuse<<<n / 256, 256>>>(x, y, n);
+        float* t = x; x = y; y = t;
+    }
+}
+"""
+
+EXAMPLES = (
+    Example("four steps in shared memory", "cuda", _CUDA, Status.PRESENT, {"steps": 4}),
+    Example("steps across lanes", "cuda", _CUDA_LANES, Status.PRESENT),
+    Example("one step", "cuda", _CUDA.replace("diffuse<4>", "diffuse<1>"), Status.ABSENT, trap="parameter of size one"),
+    Example("loop over steps on the host", "cuda", _CUDA_HOST_LOOP, Status.ABSENT, trap="one step for each launch"),
+)

@@ -105,5 +105,75 @@ def _merged(kernel: KernelView, solved: tuple[_Substitution, ...]) -> int | None
     return None
 
 
-EXAMPLES: tuple[Example, ...] = ()
-_ = Status
+_ROWS = """
+@triton.jit
+def invert(K, Beta, Out, C: tl.constexpr, D: tl.constexpr):
+    at = tl.arange(0, C)
+    first = tl.program_id(0) * C
+    k = tl.load(K + (first + at)[:, None] * D + tl.arange(0, D)[None, :])
+    a = tl.dot(k, tl.trans(k)) * tl.load(Beta + first + at)[:, None]
+    a = -tl.where(at[:, None] > at[None, :], a, 0.0)
+    for i in range(1, C):
+        row = tl.sum(tl.where((at == i)[:, None], a, 0.0), 0)
+        row += tl.sum(row[:, None] * a, 0) * (at < i)
+        a = tl.where((at == i)[:, None], row[None, :], a)
+    a += at[:, None] == at[None, :]
+    tl.store(Out + (first + at)[:, None] * C + at[None, :], a)
+
+
+def run(k, beta, out):
+    invert[(k.shape[0] // 32,)](k, beta, out, C=32, D=k.shape[1])
+"""
+
+_BLOCKS = """
+@triton.jit
+def solve(a, at, C: tl.constexpr):
+    a = -tl.where(at[:, None] > at[None, :], a, 0.0)
+    for i in range(1, C):
+        row = tl.sum(tl.where((at == i)[:, None], a, 0.0), 0)
+        row += tl.sum(row[:, None] * a, 0)
+        a = tl.where((at == i)[:, None], row[None, :], a)
+    return a + (at[:, None] == at[None, :])
+
+
+@triton.jit
+def invert(A, Out, C: tl.constexpr):
+    at = tl.arange(0, C)
+    base = tl.program_id(0) * 4 * C * C
+    place = at[:, None] * 2 * C + at[None, :]
+    left = solve(tl.load(A + base + place), at, C)
+    right = solve(tl.load(A + base + place + 2 * C * C + C), at, C)
+    below = -tl.dot(tl.dot(right, tl.load(A + base + place + 2 * C * C)), left)
+    tl.store(Out + base + place, left)
+    tl.store(Out + base + place + 2 * C * C + C, right)
+    tl.store(Out + base + place + 2 * C * C, below)
+
+
+def run(a, out):
+    invert[(a.shape[0],)](a, out, C=16)
+"""
+
+_NOT_INVERTED = """
+@triton.jit
+def products(K, Beta, Out, C: tl.constexpr, D: tl.constexpr):
+    at = tl.arange(0, C)
+    first = tl.program_id(0) * C
+    k = tl.load(K + (first + at)[:, None] * D + tl.arange(0, D)[None, :])
+    a = tl.dot(k, tl.trans(k)) * tl.load(Beta + first + at)[:, None]
+    tl.store(Out + (first + at)[:, None] * C + at[None, :], tl.where(at[:, None] > at[None, :], a, 0.0))
+
+
+def run(k, beta, out):
+    products[(k.shape[0] // 32,)](k, beta, out, C=32, D=k.shape[1])
+"""
+
+_NOT_CALLED = _BLOCKS.replace("solve(tl.load(A + base + place), at, C)", "tl.load(A + base + place)").replace(
+    "solve(tl.load(A + base + place + 2 * C * C + C), at, C)", "tl.load(A + base + place + 2 * C * C + C)"
+)
+
+EXAMPLES = (
+    Example("row by row", "triton", _ROWS, Status.PRESENT, {"inverse": "substitution", "chunk": 32}),
+    Example("by blocks", "triton", _BLOCKS, Status.PRESENT, {"inverse": "block_recursive"}),
+    Example("matrix that nothing inverts", "triton", _NOT_INVERTED, Status.ABSENT, trap="a triangular mask alone"),
+    Example("solver that nothing calls", "triton", _NOT_CALLED, Status.ABSENT, trap="helper that nothing calls"),
+)
