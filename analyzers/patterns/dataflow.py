@@ -58,6 +58,7 @@ class Flow:
     def __init__(self, graph: BodyGraph) -> None:
         self._graph = graph
         self._ops = graph.body.ops
+        self._operands: dict[int, tuple[int, ...]] = {}
 
     @cached_property
     def _roots(self) -> dict[int, tuple[int, ...]]:
@@ -131,6 +132,12 @@ class Flow:
 
     def operands(self, value: int) -> tuple[int, ...]:
         """The values whose data `value` is made of."""
+        found = self._operands.get(value)
+        if found is None:
+            found = self._operands[value] = self._find_operands(value)
+        return found
+
+    def _find_operands(self, value: int) -> tuple[int, ...]:
         op = self._ops[value]
         if op.kind is Kind.LOAD and op.args and op.args[0] in self._spilled:
             return self._spilled[op.args[0]]
