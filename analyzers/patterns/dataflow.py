@@ -59,6 +59,7 @@ class Flow:
         self._graph = graph
         self._ops = graph.body.ops
         self._operands: dict[int, tuple[int, ...]] = {}
+        self._fetches: dict[Through, dict[int, tuple[int, ...]]] = {}
 
     @cached_property
     def _roots(self) -> dict[int, tuple[int, ...]]:
@@ -229,7 +230,10 @@ class Flow:
 
     def fetches(self, value: int, through: Through = lambda _: True) -> tuple[int, ...]:
         """Reads of memory outside the block (LOAD and COPY) that the data of `value` comes from, in program order."""
-        return tuple(sorted(at for at in self.back((value,), through) if self.is_fetch(at)))
+        known = self._fetches.setdefault(through, {})
+        if value not in known:
+            known[value] = tuple(sorted(at for at in self.back((value,), through) if self.is_fetch(at)))
+        return known[value]
 
     def is_fetch(self, value: int) -> bool:
         """A read of memory that is no on-chip array and nothing that the block itself stored there."""
