@@ -126,6 +126,9 @@ def where(view: BodyView, access: int) -> tuple[int, ...]:
         case Kind.LOAD:
             # (address, mask, indices…), or (address, mask, what masked elements are)
             return op.args[:1] if op.attrs.get("other") else op.args[:1] + op.args[2:]
+        case Kind.ATOMIC if op.name == "cas":
+            # (address, value, mask, what it is compared with, indices…)
+            return op.args[:1] + op.args[4:]
         case Kind.STORE | Kind.ATOMIC:
             # (address, value, mask, indices…)
             return op.args[:1] + op.args[3:]
