@@ -12,6 +12,7 @@ from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.loops import moves, trip_count, where
 from d2k.analyzers.patterns.matmul import Product, products
 from d2k.analyzers.patterns.rope import rotations, tables
+from d2k.analyzers.patterns.tiles import differs_within
 from d2k.spec.facts import NONE, Kind, Op
 
 
@@ -146,6 +147,8 @@ def _copies(view: BodyView) -> Iterator[Reuse]:
         if view.op(store).kind is Kind.ATOMIC or len(view.op(store).args) < 2:
             continue
         for fetch in data.fetches(view.op(store).args[1], lambda op: op.kind in (Kind.CAST, Kind.SHAPE)):
+            if not any(differs_within(view, arg) for arg in where(view, fetch) if arg != NONE):
+                continue  # one number, no row
             target = data.memory(view.op(store).args[0])
             stores.setdefault((fetch, target), []).append(store)
     for (fetch, _), found in stores.items():

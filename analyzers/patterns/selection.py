@@ -46,7 +46,8 @@ def _thresholds(kernel: KernelView, carried: tuple[Cell, ...]) -> Iterator[Selec
             # what is counted is compared with the moving bound, or with a value made of it
             bounds = frozenset(at for one in carried for at in data.forward(one.olds, _arithmetic))
             compared = kernel.op(counted).args[:2]
-            if any(arg in bounds or kernel.strip(arg) in bounds for arg in compared):
+            moved = [arg for arg in compared if arg in bounds or kernel.strip(arg) in bounds]
+            if moved and any(data.fetches(arg) for arg in compared if arg not in moved):
                 yield Selection("pivot", value, "threshold moved by what lies beyond it")
                 return
 

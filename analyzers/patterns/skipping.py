@@ -398,7 +398,7 @@ def _counts_blocks(view: BodyView, value: int) -> bool:
 
 
 def _listed(view: BodyView, loop: int) -> Iterator[Skip]:
-    """Blocks whose numbers the loop reads from a list: numbers that are positions, or a list with bounds for each row."""
+    """Blocks whose numbers the loop reads from a list: they are positions, or the list has bounds for each row."""
     data = flow(view)
     for fetch in view.values(Kind.LOAD, Kind.COPY):
         if not data.is_fetch(fetch) or loop not in view.loops_of(fetch):
@@ -498,8 +498,9 @@ def rests_on_tile_load(view: BodyView, value: int) -> bool:
         return False
     if op.kind is not Kind.LOAD or not rests_on_tile(view, op.args[0]):
         return False
-    # a size is counted with, a flag is only tested
-    counted = frozenset(view.flows_to(value, arithmetic))
-    return any(
-        view.op(at).name in ("add", "sub", "mul", "floordiv", "min", "lt") for at in counted if at != value
-    ) or any(value in (loop.start, loop.stop) for loop in view.body.loops)
+    # a size bounds something else too, a flag or a row number is only tested
+    made = frozenset(view.flows_to(value, arithmetic))
+    if any(bound in made for loop in view.body.loops for bound in (loop.start, loop.stop)):
+        return True
+    compared = (view.op(at) for at in made if view.op(at).name in LESS)
+    return any(not isinstance(view.fold(arg), int) for one in compared for arg in one.args if arg not in made)

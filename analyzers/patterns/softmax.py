@@ -119,8 +119,8 @@ def _shifts(op: Op) -> bool:
     return op.kind is Kind.ELEMENTWISE and op.name == "add"
 
 
-def selects_greater(view: BodyView, value: int, old: frozenset[int]) -> bool:
-    """`s > m ? s : m`, as a selection or as a branch that assigns."""
+def is_greater_of(view: BodyView, value: int) -> bool:
+    """`a > b ? a : b`: a maximum (or minimum) written out."""
     op = view.op(value)
     selects = (op.kind is Kind.ELEMENTWISE and op.name == "where") or (op.kind is Kind.PHI and op.name == "if")
     if not selects or len(op.args) != 3:
@@ -128,9 +128,12 @@ def selects_greater(view: BodyView, value: int, old: frozenset[int]) -> bool:
     condition = view.op(op.args[0])
     if condition.kind is not Kind.ELEMENTWISE or condition.name not in ("gt", "ge", "lt", "le"):
         return False
-    pair = {view.strip(arg) for arg in condition.args}
-    chosen = op.args[1:]
-    return {view.strip(arg) for arg in chosen} == pair and sum(arg in old for arg in chosen) == 1
+    return {view.strip(arg) for arg in op.args[1:]} == {view.strip(arg) for arg in condition.args}
+
+
+def selects_greater(view: BodyView, value: int, old: frozenset[int]) -> bool:
+    """`s > m ? s : m`, as a selection or as a branch that assigns, where one of the two is the old maximum."""
+    return is_greater_of(view, value) and sum(arg in old for arg in view.op(value).args[1:]) == 1
 
 
 def _softmax(

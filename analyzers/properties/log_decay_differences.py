@@ -14,6 +14,7 @@ from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.addresses import memory_of
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.exponent import difference, exponentials
+from d2k.analyzers.patterns.softmax import is_greater_of
 from d2k.spec.facts import Kind, Op
 from d2k.spec.finding import FoundValue, Status
 
@@ -51,6 +52,8 @@ def _decays(kernel: KernelView) -> Iterator[_Decay]:
                 a = frozenset(data.back((plus,), _is_sum))
                 b = frozenset(data.back((minus,), _is_sum))
                 scans = tuple(at for at in sorted(a & b) if kernel.op(at).kind is Kind.SCAN)
+                if any(is_greater_of(kernel, at) for at in b):
+                    continue
                 if (scans or _one_array(kernel, a, b)) and (plus != minus or _is_outer(kernel, value, plus)):
                     yield _Decay(value, plus, minus, scans)
 

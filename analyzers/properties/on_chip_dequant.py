@@ -104,15 +104,23 @@ def _expanded(kernel: KernelView, cut: int) -> Iterator[int]:
     while pending:
         at = pending.pop()
         yield at
-        looked_up = [user for user in kernel.flows_to(at, _is_index) if kernel.op(user).kind in (Kind.LOAD, Kind.SHAPE)]
-        for user in (*data.consumers(at), *looked_up):
+        for user in (*data.consumers(at), *_looked_up(kernel, at)):
             if user not in seen:
                 seen.add(user)
                 pending.append(user)
 
 
-def _is_index(op: object) -> bool:
-    return getattr(op, "kind", None) in (Kind.ELEMENTWISE, Kind.CAST)
+def _looked_up(kernel: KernelView, code: int) -> Iterator[int]:
+    """Loads at `table + code` and elements `table[code]`: the code alone is the place."""
+    for value in kernel.flows_to(code, lambda op: op.kind is Kind.CAST):
+        for user in kernel.users(value):
+            op = kernel.op(user)
+            if op.kind in (Kind.LOAD, Kind.SHAPE) and value in op.args[1:]:
+                yield user
+            if op.kind is Kind.ELEMENTWISE and op.name == "add":
+                other = next((arg for arg in op.args if arg != value), NONE)
+                if other != NONE and kernel.op(other).kind in (Kind.PARAM, Kind.ALLOC):
+                    yield from (one for one in kernel.users(user) if kernel.op(one).kind is Kind.LOAD)
 
 
 def _match(kernel: KernelView, one: _Codes, product: int, path: frozenset[int]) -> Match:

@@ -14,6 +14,7 @@ from d2k.analyzers.patterns.addresses import place_polynomials
 from d2k.analyzers.patterns.carried import Cell, cells
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.loops import movers, trip_count, walked
+from d2k.analyzers.patterns.tiles import differs_within
 from d2k.spec.facts import Kind, Op
 from d2k.spec.finding import FoundValue, Reason, Status
 
@@ -46,8 +47,8 @@ def _steps(kernel: KernelView) -> Iterator[_Steps]:
         for cell in cells(kernel, loop):
             if cell.olds & moving:
                 continue
-            behind = frozenset(data.back(cell.news, lambda op: op.kind is not Kind.MMA))
-            places = _shifted(kernel, cell, behind)
+            behind = frozenset(data.back(cell.news, _combines))
+            places = max(_shifted(kernel, cell, behind), _lanes(kernel, cell, behind))
             fetched = any(data.fetches(old) for old in cell.olds)
             stored = frozenset(data.forward(cell.olds)) & frozenset(data.outputs())
             if places >= 2 and fetched and stored:
@@ -55,26 +56,57 @@ def _steps(kernel: KernelView) -> Iterator[_Steps]:
                 break
 
 
-def _shifted(kernel: KernelView, cell: Cell, behind: frozenset[int]) -> int:
-    """How many different places, a constant distance apart, the new value takes of the old tile."""
-    data = flow(kernel)
-    places: dict[frozenset[object], set[tuple[int, ...]]] = {}
-    array_reads = {load for old in cell.olds for load in data.loads.get(old, ())}
-    for at in (cell.olds | array_reads) & behind:
-        if kernel.op(at).kind is not Kind.LOAD:
-            continue
-        polynomials = place_polynomials(kernel, at)
-        moving = frozenset((index, m, c) for index, one in enumerate(polynomials) for m, c in one.items() if m)
-        places.setdefault(moving, set()).add(tuple(one.get((), 0) for one in polynomials))
-    shuffles = [at for at in behind if _is_shift(kernel.op(at)) and cell.olds & set(data.back((at,)))]
-    return max([len(found) for found in places.values()] + [len(shuffles)], default=0)
-
-
-def _is_shift(op: Op) -> bool:
-    """A neighbour's value: a gather or a roll of a tile, a shuffle between lanes."""
-    return (op.kind is Kind.SHAPE and op.name in ("gather", "cat")) or (
-        op.kind is Kind.SHUFFLE and op.name in ("up", "down")
+def _combines(op: Op) -> bool:
+    """What a stencil is made of: weighted sums of neighbours, and choices at the boundary."""
+    return op.kind in (Kind.CAST, Kind.SHAPE, Kind.PHI, Kind.LOAD, Kind.ALLOC, Kind.SHUFFLE) or (
+        op.kind is Kind.ELEMENTWISE and op.name in ("add", "sub", "mul", "fma", "where", "min", "max")
     )
+
+
+def _shifted(kernel: KernelView, cell: Cell, behind: frozenset[int]) -> int:
+    """How many places, a constant distance apart, the new value of an element takes of the old tile."""
+    data = flow(kernel)
+    reads = (cell.olds | {load for old in cell.olds for load in data.loads.get(old, ())}) & behind
+    written = {_moving(kernel, store) for old in cell.olds for store in data.stores.get(old, ())}
+    places: dict[frozenset[object], set[tuple[int, ...]]] = {}
+    for at in reads:
+        if kernel.op(at).kind is Kind.LOAD and any(
+            differs_within(kernel, arg) for arg in kernel.op(at).args if arg >= 0
+        ):
+            constant = tuple(one.get((), 0) for one in place_polynomials(kernel, at))
+            places.setdefault(_element(_moving(kernel, at)), set()).add(constant)
+    own = {_element(one) for one in written}
+    return max((len(found) for place, found in places.items() if place in own), default=0)
+
+
+Moving = frozenset[tuple[int, tuple[int, ...], int]]
+
+
+def _moving(kernel: KernelView, access: int) -> Moving:
+    """The terms of an access's indices that are no constants: (operand, factors, times)."""
+    return frozenset(
+        (index, monomial, times)
+        for index, one in enumerate(place_polynomials(kernel, access))
+        for monomial, times in one.items()
+        if monomial
+    )
+
+
+def _element(moving: Moving) -> frozenset[object]:
+    """Which element is meant, whichever of two buffers it is in: the last index alone."""
+    last = max((index for index, _, _ in moving), default=0)
+    return frozenset(term for term in moving if term[0] == last)
+
+
+def _lanes(kernel: KernelView, cell: Cell, behind: frozenset[int]) -> int:
+    """Neighbours on both sides, from other lanes or by shifting the tile."""
+    data = flow(kernel)
+    found = [
+        kernel.op(at).name
+        for at in behind
+        if kernel.op(at).kind is Kind.SHUFFLE and cell.olds & set(data.back((at,), _combines))
+    ]
+    return 2 if {"up", "down"} <= set(found) else 0
 
 
 def _match(kernel: KernelView, one: _Steps) -> Match:
