@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
+from d2k.analyzers.patterns.known import moves_all_memory
 from d2k.analyzers.patterns.rasters import Raster, rasters
 from d2k.spec.finding import FoundValue, Reason, Status
 
@@ -19,7 +20,7 @@ def detect(kernel: KernelView) -> Detection:
     if found:
         place = Evidence(kernel.place(found[0].value), "groups of 1")
         return Miss(Reason.WRONG_PARAMETER, "groups of one tile leave the order as it was", (place,), certain=True)
-    return Miss(detail="tiles are visited in the order of block numbers")
+    return Miss(detail="tiles are visited in the order of block numbers", certain=moves_all_memory(kernel))
 
 
 def _match(kernel: KernelView, one: Raster) -> Match:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from d2k.analyzers.core.detector import NEEDS_COMPILED, Detection, Evidence, Example, Match, Miss, Undecided
 from d2k.analyzers.core.view import KernelView
+from d2k.analyzers.patterns.known import moves_all_memory
 from d2k.analyzers.patterns.loops import trip_count
 from d2k.analyzers.patterns.mentions import mentioned
 from d2k.analyzers.patterns.pipelines import Pipelined, pipelined
@@ -88,7 +89,9 @@ def _miss(kernel: KernelView, asked: tuple[Pipelined, ...]) -> Miss:
         text = f"num_stages={kernel.launch.num_stages} means nothing here: no loop loads operands of a matrix product"
         loads = kernel.values(Kind.LOAD)[:1]
         return Miss(Reason.NOT_LOAD_BEARING, text, tuple(Evidence(kernel.place(one), "a load") for one in loads))
-    return mentioned(kernel, COPIES) or Miss(detail="nothing is loaded ahead of its use")
+    return mentioned(kernel, COPIES) or Miss(
+        detail="nothing is loaded ahead of its use", certain=moves_all_memory(kernel)
+    )
 
 
 TRITON = """

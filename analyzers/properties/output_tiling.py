@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
+from d2k.analyzers.patterns.known import computes_all_results
 from d2k.analyzers.patterns.output_tile import OutputTile, output_tiles
 from d2k.spec.facts import NONE
 from d2k.spec.finding import FoundValue, Reason, Status
@@ -28,7 +29,7 @@ def detect(kernel: KernelView) -> Detection:
         text = f"tile of {found[0].m or 'several'} x {found[0].n or 'several'}"
         place = Evidence(kernel.place(found[0].value), text)
         return Miss(Reason.WRONG_PARAMETER, "the tile has one row", (place,))
-    return Miss(detail="no output is a sum of products along a loop")
+    return Miss(detail="no output is a sum of products along a loop", certain=computes_all_results(kernel))
 
 
 def _match(kernel: KernelView, one: OutputTile) -> Match:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss, Undecided
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.grids import Grid, grids
+from d2k.analyzers.patterns.known import moves_all_memory
 from d2k.analyzers.patterns.loops import index_cone
 from d2k.analyzers.patterns.worklists import WorkLoop, work_loops
 from d2k.spec.facts import NONE
@@ -48,7 +49,7 @@ def detect(kernel: KernelView) -> Detection:
         return _plain(kernel, *growing)
     if doubtful is not None:
         return Undecided("how many blocks are launched is not known here", (_place(kernel, doubtful),))
-    return Miss(detail="each block has one work item")
+    return Miss(detail="each block has one work item", certain=moves_all_memory(kernel))
 
 
 def _settled(kernel: KernelView, one: WorkLoop, grid: Grid) -> Grid:
