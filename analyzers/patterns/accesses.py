@@ -17,6 +17,9 @@ UNKNOWN_EXTENT = 64
 
 HALF = 0.5
 
+STREAMING = 0.1
+"""A tensor with less than this part of what a kernel moves is not on its streaming path."""
+
 
 @dataclass(frozen=True, slots=True)
 class Access:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from d2k.analyzers.core.detector import NEEDS_COMPILED, Detection, Evidence, Example, Match, Miss, Undecided
 from d2k.analyzers.core.view import KernelView
-from d2k.analyzers.patterns.accesses import HALF, Access, accesses, by_tensor
+from d2k.analyzers.patterns.accesses import HALF, STREAMING, Access, accesses, by_tensor
 from d2k.analyzers.patterns.arguments import element_type
 from d2k.analyzers.patterns.languages import is_triton
 from d2k.analyzers.patterns.widths import Width, element_bits, width
@@ -19,9 +19,6 @@ from d2k.spec.finding import FoundValue, Reason, Status
 
 SHORT = 64
 """Bits of the narrowest access that counts as wide."""
-
-STREAMING = 0.1
-"""A tensor with less than this part of what the kernel moves is not on its streaming path."""
 
 BULK = frozenset({"descriptor", "tma", "bulk"})
 
