@@ -36,6 +36,7 @@ from d2k.analyzers.triton.values import (
     Tiles,
     Tup,
     Value,
+    as_python,
 )
 from d2k.spec.facts import NONE, AttrValue, Kind, Mention, Place
 
@@ -525,6 +526,17 @@ class Device(Lowering):
                 return self.cast(self.ref(call.args[0], node), callee, node)
             case _:
                 return self.unresolved(self.dotted(node.func), call)
+
+    def evaluated(self, dotted: str, call: Call) -> Value | None:
+        """A pure function of compile-time constants, None for anything else."""
+        args = tuple(as_python(one) for one in call.args)
+        keywords = {name: as_python(one) for name, one in call.keywords.items()}
+        if UNKNOWN in args or UNKNOWN in keywords.values():
+            return None
+        try:
+            return self.from_python(self.interp.call(Named(dotted), args, keywords, self.module), call.node)
+        except (NotConstant, ArithmeticError, ValueError, TypeError, LookupError, AttributeError):
+            return None
 
     def known_call(self, name: str, call: Call) -> int:
         """A call whose effect is covered by what is said of the whole body."""

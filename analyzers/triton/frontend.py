@@ -39,7 +39,7 @@ MAX_LOWERINGS = 16
 
 MAX_TOTAL_OPS = 150_000
 EMPTY = Body((), ())
-_WORTH_READING = re.compile(r"triton|gluon|cute|cuda|torch|tilelang|cupy")
+_WORTH_READING = re.compile(r"\b(?:triton|gluon|cute|cutlass|cuda|torch|tilelang|cupy)\b|cpp_extension|load_inline")
 
 
 @dataclass(slots=True)

@@ -101,6 +101,8 @@ class Site:
 class Host(Lowering):
     """Lowers one host function, or the code of the module itself."""
 
+    max_recursion = 1
+
     def __init__(self, module: Module, interp: Interp, operators: Mapping[str, Func], relevance: Relevance) -> None:
         super().__init__(module, Builder(max_ops=MAX_HOST_OPS), interp)
         self.sites: list[Site] = []

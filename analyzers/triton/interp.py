@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from d2k.analyzers.triton.module import Definition, Either, Import, Module, canonical, import_bindings
-from d2k.analyzers.triton.types import words
+from d2k.analyzers.triton.types import named_dtype, words
 from d2k.analyzers.triton.values import (
     UNKNOWN,
     VALUES,
@@ -30,7 +30,9 @@ from d2k.analyzers.triton.values import (
     as_python,
 )
 
-MAX_STEPS = 100_000
+MAX_STEPS = 300_000
+"""Steps of one evaluation; a file has ten times as many in all."""
+MAX_FILE_STEPS = 3_000_000
 MAX_ITEMS = 20_000
 MAX_TEXT = 100_000
 MAX_BITS = 4096
@@ -221,6 +223,7 @@ def capability(target: str) -> tuple[int, int]:
 class Interp:
     target: str = "sm_100a"
     steps: int = 0
+    spent: int = 0
     depth: int = 0
     globals: dict[tuple[int, str], object] = field(default_factory=dict)
 
@@ -259,8 +262,23 @@ class Interp:
                 return Class(bound, module)
             case _:
                 if name in module.rebound:
-                    raise NotConstant(name)
+                    return self._replayed(module, name)
                 return self.eval(bound, {}, module)
+
+    def _replayed(self, module: Module, name: str) -> object:
+        """The value of a name that module-level code changes: the statements that touch it, one after the other."""
+        env: Env = {}
+        self.depth += 1
+        try:
+            for node in module.touching(name):
+                self._statement(node, env, module)
+        except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError, _Return, _Break, _Continue) as why:
+            raise NotConstant(str(why)) from None
+        finally:
+            self.depth -= 1
+        if env.get(name, UNKNOWN) is UNKNOWN:
+            raise NotConstant(name)
+        return env[name]
 
     def binding(self, module: Module, name: str) -> Definition | None:
         """What the module binds a name to; where only a run could tell, the first alternative."""
@@ -320,10 +338,16 @@ class Interp:
 
     # expressions
 
-    def eval(self, node: ast.expr, env: Mapping[str, object], module: Module) -> object:
+    def _step(self) -> None:
         self.steps += 1
-        if self.steps > MAX_STEPS or self.depth > MAX_DEPTH:
+        if self.steps > MAX_STEPS or self.depth > MAX_DEPTH or self.spent > MAX_FILE_STEPS:
             raise NotConstant("too large")
+
+    def eval(self, node: ast.expr, env: Mapping[str, object], module: Module) -> object:
+        if self.depth == 0:
+            self.spent += self.steps
+            self.steps = 0
+        self._step()
         self.depth += 1
         try:
             return self._eval(node, env, module)
@@ -513,6 +537,8 @@ class Interp:
                             pass
             case _Device():
                 return owner.attribute(node.attr)
+            case _Limits():
+                return getattr(owner, node.attr)
             case KernelDef() if node.attr == "fn":
                 return owner
             case _:
@@ -597,7 +623,9 @@ class Interp:
         if dotted in ("builtins.map", "builtins.filter", "builtins.sorted"):
             return self._higher_order(dotted, args, keywords, module)
         if dotted == "builtins.isinstance":
-            raise NotConstant("isinstance")
+            return _is_instance(args[0], args[1])
+        if dotted in ("torch.finfo", "torch.iinfo") and args:
+            return _limits(args[0])
         if dotted == "builtins.hasattr" and args and isinstance(args[0], Named):
             return _has_attribute(args[0].dotted, str(args[1]))
         if dotted == "torch.cuda.get_device_capability":
@@ -686,9 +714,7 @@ class Interp:
 
     def _block(self, body: list[ast.stmt], env: Env, module: Module) -> None:
         for node in body:
-            self.steps += 1
-            if self.steps > MAX_STEPS or self.depth > MAX_DEPTH:
-                raise NotConstant("too large")
+            self._step()
             self._statement(node, env, module)
 
     def _statement(self, node: ast.stmt, env: Env, module: Module) -> None:
@@ -790,6 +816,55 @@ class _Device:
         if name not in known:
             raise NotConstant(name)
         return known[name]
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """`torch.finfo` of an element type."""
+
+    max: float
+    min: float
+    eps: float
+    tiny: float
+    bits: int
+
+
+LIMITS: Mapping[str, _Limits] = {
+    "f64": _Limits(1.7976931348623157e308, -1.7976931348623157e308, 2.0**-52, 2.0**-1022, 64),
+    "f32": _Limits(3.4028234663852886e38, -3.4028234663852886e38, 2.0**-23, 2.0**-126, 32),
+    "bf16": _Limits(3.3895313892515355e38, -3.3895313892515355e38, 2.0**-7, 2.0**-126, 16),
+    "f16": _Limits(65504.0, -65504.0, 2.0**-10, 2.0**-14, 16),
+    "f8e4m3": _Limits(448.0, -448.0, 0.125, 2.0**-6, 8),
+    "f8e5m2": _Limits(57344.0, -57344.0, 0.25, 2.0**-14, 8),
+    "i8": _Limits(127, -128, 0, 0, 8),
+    "i32": _Limits(2**31 - 1, -(2**31), 0, 0, 32),
+    "i64": _Limits(2**63 - 1, -(2**63), 0, 0, 64),
+}
+
+
+def _limits(dtype: object) -> _Limits:
+    name = named_dtype(dtype.dotted) if isinstance(dtype, Named) else None
+    if name is None or name not in LIMITS:
+        raise NotConstant("finfo")
+    return LIMITS[name]
+
+
+PLAIN_TYPES: Mapping[str, type] = {
+    f"builtins.{one.__name__}": one for one in (bool, int, float, str, list, tuple, dict, set, bytes)
+}
+
+
+def _is_instance(value: object, kinds: object) -> bool:
+    """`isinstance` of plain values and plain types."""
+    wanted = kinds if isinstance(kinds, tuple) else (kinds,)
+    if value is not None and not isinstance(value, tuple(PLAIN_TYPES.values())):
+        raise NotConstant("isinstance")
+    found = []
+    for one in wanted:
+        if not isinstance(one, Named) or one.dotted not in PLAIN_TYPES:
+            raise NotConstant("isinstance")
+        found.append(PLAIN_TYPES[one.dotted])
+    return isinstance(value, tuple(found))
 
 
 def _has_attribute(dotted: str, name: str) -> bool:

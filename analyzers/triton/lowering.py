@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from d2k.analyzers.core.fold import apply
 from d2k.analyzers.triton.builder import NO_ATTRS, Builder
-from d2k.analyzers.triton.interp import Interp, NotConstant, _Device, _Sibling
+from d2k.analyzers.triton.interp import Interp, NotConstant, _Device, _Limits, _Sibling
 from d2k.analyzers.triton.module import Import, Module, import_bindings
 from d2k.analyzers.triton.nodes import children, walk
 from d2k.analyzers.triton.values import (
@@ -43,8 +43,9 @@ from d2k.analyzers.triton.values import (
 from d2k.spec.facts import NONE, Constant, Guard, Kind, Mention, Place
 
 MAX_INLINE_DEPTH = 16
-MAX_RECURSION = 3
 MAX_UNROLL = 8
+MAX_UNROLLED = 64
+"""Iterations that nested unrolled loops may have in all."""
 MAX_GLOBAL_DEPTH = 8
 
 Env = dict[str, Value]
@@ -127,8 +128,12 @@ class Lowering:
         self.interp = interp
         self.frames: list[Frame] = [Frame(module, {}, module.tree, 0, NONE)]
         self.global_depth = 0
+        self.unrolled = 1
         self.inlined: set[int] = set()
         """Functions whose bodies were lowered in place, by the identity of their node."""
+
+    max_recursion = 3
+    """How often a function may stand on the stack of inlined calls."""
 
     # hooks
 
@@ -223,6 +228,9 @@ class Lowering:
                 return Named("\0" + module.path)
             case Config() | _Device():
                 return Opaque(type(value).__name__)
+            case _Limits():
+                fields = {name: getattr(value, name) for name in ("max", "min", "eps", "tiny", "bits")}
+                return Dict({name: Literal(one) for name, one in fields.items()})
             case _:
                 return Opaque(type(value).__name__)
 
@@ -342,6 +350,8 @@ class Lowering:
             return self._member(owner, node)
         if isinstance(owner, Instance) and node.attr in owner.fields:
             return owner.fields[node.attr]
+        if isinstance(owner, Dict) and node.attr in owner.items:
+            return owner.items[node.attr]
         if isinstance(owner, (Class, Instance)):
             found = self._class_member(owner, node.attr)
             if found is not None:
@@ -973,7 +983,12 @@ class Lowering:
     def iterate(self, node: ast.For | ast.AsyncFor, iterated: Value) -> Flow:
         spec = iterated if isinstance(iterated, Range) else None
         if spec is None and isinstance(iterated, Tup) and len(iterated.items) <= MAX_UNROLL:
-            return self._unrolled(node, iterated)
+            times = max(1, len(iterated.items))
+            if self.unrolled * times <= MAX_UNROLLED:
+                self.unrolled *= times
+                flow = self._unrolled(node, iterated)
+                self.unrolled //= times
+                return flow
         names = self.assigned(node)
         index = self._open_iteration(node.target, spec, iterated, node.iter)
         self._run_loop(index, node.body, names, node)
@@ -1107,7 +1122,7 @@ class Lowering:
     def inline(self, func: Func, call: Call, node: ast.AST) -> Value:
         """Lowers the callee's body in place; the result merges its returns."""
         depth = sum(1 for frame in self.frames if frame.node is func.node)
-        if len(self.frames) > MAX_INLINE_DEPTH or depth >= MAX_RECURSION:
+        if len(self.frames) > MAX_INLINE_DEPTH or depth >= self.max_recursion:
             return self.unknown(func.qualname, node, tuple(self.ref(one, node) for one in call.args))
         self.inlined.add(id(func.node))
         env: Env = {**self.closure(func, node), **self.bind(func, call, node)}

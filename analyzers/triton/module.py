@@ -11,6 +11,9 @@ from pathlib import Path
 from d2k.analyzers.triton.nodes import children, walk
 from d2k.spec.facts import Place
 
+MUTATORS = frozenset({"append", "extend", "insert", "update", "remove", "pop", "clear", "sort", "reverse"})
+"""Methods that change a list or a dictionary."""
+
 MAX_SIBLING_BYTES = 1_000_000
 MAX_SIBLINGS = 40
 MAX_PACKAGE_DEPTH = 12
@@ -78,6 +81,18 @@ class Module:
             if isinstance(one, Import):
                 found[name] = one.dotted
         return found
+
+    def touching(self, name: str) -> list[ast.stmt]:
+        """Module-level statements that bind or change a name, in order."""
+        return [node for node in self.tree.body if name in self._changes.get(id(node), ())]
+
+    @cached_property
+    def _changes(self) -> dict[int, frozenset[str]]:
+        return {
+            id(node): frozenset(_changed(node))
+            for node in self.tree.body
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom))
+        }
 
     @cached_property
     def qualnames(self) -> dict[int, str]:
@@ -233,6 +248,8 @@ def _bind_statement(module: Module, node: ast.stmt, bind: Callable[[str, Binding
             _bind_target(bind, node.target, node.value)
         case ast.AugAssign() if isinstance(node.target, ast.Name):
             module.rebound.add(node.target.id)
+        case ast.Expr(value=value) if _mutated(value):
+            module.rebound.add(_mutated(value))
         case ast.Try():
             _bind(module, node.body, alternative)
             _bind(module, node.orelse, alternative)
@@ -247,8 +264,32 @@ def _bind_statement(module: Module, node: ast.stmt, bind: Callable[[str, Binding
             for inner in walk(node):
                 if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
                     module.rebound.add(inner.id)
+                changed = _mutated(inner)
+                if changed:
+                    module.rebound.add(changed)
         case _:
             pass
+
+
+def _changed(node: ast.stmt) -> Iterator[str]:
+    """Names that a statement binds, or whose list or dictionary it changes."""
+    for one in walk(node):
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+            yield one.id
+        elif isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) and isinstance(one.value, ast.Name):
+            yield one.value.id
+        changed = _mutated(one)
+        if changed:
+            yield changed
+
+
+def _mutated(node: ast.AST) -> str:
+    """The name whose list or dictionary a method call changes, "" if it is no such call."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method in MUTATORS:
+            return name
+        case _:
+            return ""
 
 
 def _bind_either(module: Module, node: ast.If, bind: Callable[[str, Binding], None]) -> None:

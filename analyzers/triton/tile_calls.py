@@ -127,7 +127,8 @@ def named_call(device: Device, dotted: str, call: Call) -> Value:
             return Literal(None)
     if dsl_calls.known_language(dotted):
         return device.known_call(dotted, call)
-    return device.unresolved(dotted, call)
+    constant = device.evaluated(dotted, call)
+    return device.unresolved(dotted, call) if constant is None else constant
 
 
 def _handler(name: str) -> tuple[tuple[str, ...], Handler] | None:
@@ -270,9 +271,11 @@ def _builtin(device: Device, name: str, call: Call) -> Value:
             return device.cast(
                 device.ref(args[0], node), DType({"float": "f32", "int": "i32", "bool": "bool"}[name]), node
             )
-        case "print" | "isinstance" | "hasattr":
-            if name == "print":
-                return Literal(None)
+        case "print":
+            return Literal(None)
+        case "isinstance" if len(args) == 2 and _is_descriptor_check(device, args[0], args[1]):
+            return Literal(True)
+        case "isinstance" | "hasattr":
             return device.b.emit(Kind.CALL, name, (), device.place(node), NO_ATTRS, "bool", ())
         case "tuple" | "list" if len(args) == 1 and isinstance(args[0], Tup):
             return args[0]
@@ -284,6 +287,15 @@ def _builtin(device: Device, name: str, call: Call) -> Value:
         case _:
             pass
     return device.unresolved(name, call)
+
+
+def _is_descriptor_check(device: Device, value: Value, kind: Value) -> bool:
+    """Whether `isinstance` asks for a tensor descriptor of something that is known to be one."""
+    asked = isinstance(kind, Named) and kind.dotted.endswith(("tensor_descriptor", "tensor_descriptor_base"))
+    if not asked or not isinstance(value, int):
+        return False
+    draft = device.b.ops[value]
+    return draft.kind is Kind.DESCRIPTOR or (draft.kind is Kind.PARAM and draft.name in device.blocks)
 
 
 def _libdevice(device: Device, name: str, call: Call) -> Value:
@@ -344,6 +356,10 @@ def _next_power_of_2(device: Device, a: Args) -> Value:
     if isinstance(known, int) and not isinstance(known, bool):
         return Literal(1 << max(0, known - 1).bit_length())
     return device.b.emit(Kind.CALL, "next_power_of_2", (a.op("n"),), device.place(a.node), NO_ATTRS, "i32", ())
+
+
+def _pointer_type(device: Device, a: Args) -> Value:
+    return DType(None)
 
 
 def _log2(device: Device, a: Args) -> Value:
@@ -1027,6 +1043,7 @@ HANDLERS: Mapping[str, tuple[tuple[str, ...], Handler]] = {
     "full_like": (("input", "value", "dtype"), _full_like),
     "cdiv": (("x", "div"), _cdiv),
     "next_power_of_2": (("n",), _next_power_of_2),
+    "pointer_type": (("element_ty",), _pointer_type),
     "_log2": (("i",), _log2),
     "cast": (("input", "dtype", "fp_downcast_rounding", "bitcast"), _cast),
     "to": (("input", "dtype", "fp_downcast_rounding", "bitcast"), _cast),

@@ -252,6 +252,23 @@ VALUES = Value.__args__
 """The classes of the union, for `isinstance`."""
 
 
+DTYPE_NAMES: Mapping[str, str] = {
+    "f64": "torch.float64",
+    "f32": "torch.float32",
+    "f16": "torch.float16",
+    "bf16": "torch.bfloat16",
+    "f8e4m3": "torch.float8_e4m3fn",
+    "f8e5m2": "torch.float8_e5m2",
+    "i8": "torch.int8",
+    "i16": "torch.int16",
+    "i32": "torch.int32",
+    "i64": "torch.int64",
+    "u8": "torch.uint8",
+    "bool": "torch.bool",
+}
+"""A name for each element type by which the evaluator knows it."""
+
+
 def as_python(value: Value) -> object:
     """The plain Python value of a compile-time constant; UNKNOWN for what only a run can tell."""
     match value:
@@ -259,6 +276,8 @@ def as_python(value: Value) -> object:
             return constant
         case Named() | Func() | KernelDef() | Class():
             return value
+        case DType(str() as name):
+            return Named(DTYPE_NAMES.get(name, name))
         case Tup(items):
             inner = [as_python(one) for one in items]
             return UNKNOWN if UNKNOWN in inner else tuple(inner)

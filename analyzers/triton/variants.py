@@ -20,6 +20,8 @@ from d2k.analyzers.triton.values import UNKNOWN, Config, DType, Func, KernelDef,
 from d2k.spec.facts import AttrValue, Constant, Kind, Launch
 
 MAX_VARIANTS = 64
+MAX_CONFIGS = 256
+"""Configurations that are joined with launches; longer lists are thinned out first."""
 
 COMPUTED = "computed"
 """Stands for a launch option that is given, but not as a constant."""
@@ -71,15 +73,29 @@ def specs(kernel: KernelDef, sites: Sequence[HostSite], interp: Interp) -> tuple
     given = _distinct([one for site in sites for one in _site(site, constexprs)]) or [_Given()]
     fallback = _defaults(kernel, interp)
     configs: Sequence[Config | None] = kernel.configs or (None,)
-    found: list[Spec] = []
-    for one in given:
-        for config in configs:
-            found.append(_spec(kernel, one, config, fallback, interp))
+    found = [_spec(kernel, one, config, fallback, interp) for one in given for config in _thinned(configs)]
     unique = _unique(found)
-    total = len(unique)
+    total = len(unique) if len(configs) <= MAX_CONFIGS else len(given) * len(configs)
     kept = _extremes(unique)
     _label(kept)
     return tuple(kept), total
+
+
+def _thinned(configs: Sequence[Config | None]) -> Sequence[Config | None]:
+    """At most MAX_CONFIGS configurations: those with extreme values, the rest spread evenly."""
+    if len(configs) <= MAX_CONFIGS:
+        return configs
+    chosen: dict[int, None] = {0: None, len(configs) - 1: None}
+    columns: dict[str, list[tuple[float, int]]] = {}
+    for at, one in enumerate(configs):
+        for name, value in (*one.kwargs.items(), *one.options.items()) if one is not None else ():
+            if isinstance(value, (int, float)):
+                columns.setdefault(name, []).append((float(value), at))
+    for column in columns.values():
+        chosen |= {min(column)[1]: None, max(column)[1]: None}
+    for step in range(MAX_CONFIGS - len(chosen)):
+        chosen[step * len(configs) // MAX_CONFIGS] = None
+    return [configs[at] for at in sorted(chosen)]
 
 
 def _site(host: HostSite, constexprs: frozenset[str]) -> list[_Given]:
