@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.entry import entry_place
 from d2k.analyzers.patterns.loops import where
 from d2k.analyzers.patterns.mentions import mentioned
-from d2k.analyzers.patterns.numbering import Polynomial, difference, numbering
+from d2k.analyzers.patterns.numbering import difference, numbering
 from d2k.analyzers.patterns.tiles import differs_within
 from d2k.spec.facts import NONE, Kind
 from d2k.spec.finding import FoundValue, Reason, Status
 
 NAMES = ("atomic_poll", "atomic_load", "atomic_cas", "atomic_xchg", "atomicExch", "ld.acquire", "__nanosleep")
-MAX_DEPTH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _look_backs(kernel: KernelView, polls: tuple[int, ...]) -> Iterator[_LookBac
 def _is_before(kernel: KernelView, poll: int, publish: int) -> bool:
     """The polled place lies before the published one by a constant, give or take a lane's own number."""
     left, right = (
-        [_entry(kernel, place, 0) for place in where(kernel, access) if place != NONE] for access in (poll, publish)
+        [entry_place(kernel, place) for place in where(kernel, access) if place != NONE] for access in (poll, publish)
     )
     if len(left) != len(right):
         return False
@@ -125,36 +125,6 @@ def _is_before(kernel: KernelView, poll: int, publish: int) -> bool:
             elif times < 0:
                 distance -= 1  # a lane looks as far back as its number
     return distance < 0
-
-
-def _entry(kernel: KernelView, value: int, depth: int) -> Polynomial:
-    """A place as a sum of products, with what a loop changes taken as it is at the loop's entry."""
-    numbers = numbering(kernel)
-    found: dict[tuple[int, ...], int] = {}
-    for monomial, times in numbers.index(value).items():
-        known = [kernel.fold_int(numbers.example(factor)) for factor in monomial]
-        at = next((n for n, factor in enumerate(monomial) if _before(kernel, numbers.example(factor)) != NONE), None)
-        rest = tuple(factor for n, factor in enumerate(monomial) if n != at and known[n] is None)
-        for constant in known:
-            times *= 1 if constant is None else constant
-        if at is None or depth >= MAX_DEPTH:
-            found[rest] = found.get(rest, 0) + times
-            continue
-        for inner, count in _entry(kernel, _before(kernel, numbers.example(monomial[at])), depth + 1).items():
-            key = tuple(sorted((*rest, *inner)))
-            found[key] = found.get(key, 0) + times * count
-    return found
-
-
-def _before(kernel: KernelView, value: int) -> int:
-    value = kernel.strip(value)
-    op = kernel.op(value)
-    if op.kind is not Kind.PHI or op.name != "loop" or op.loop == NONE:
-        return NONE
-    loop = kernel.loop(op.loop)
-    if loop.variable == value:
-        return loop.start
-    return next((one.before for one in loop.carried if one.phi == value), NONE)
 
 
 def _same_path(kernel: KernelView, poll: int, publish: int) -> bool:
