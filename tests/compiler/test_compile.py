@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from task_example import FULL, SHORT, short
 
 from d2k.compiler.compile import Compiled, compile_text, load_task, to_json
+from d2k.compiler.format import format_text
+from d2k.compiler.lexer import tokenize
 from d2k.spec.check import Term
 from d2k.spec.task import Distribution, Task
 from d2k.spec.validate import find_problems, read_record
@@ -94,6 +99,19 @@ def test_layout_comments_and_spelling_of_numbers_do_not_change_the_meaning(full:
     respelt = respelt.replace("sm100, sm90", "sm_100a, sm_90a")
     assert "#" not in respelt
     assert compiled(respelt) == full
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=25, deadline=None)
+def test_any_layout_and_its_canonical_form_mean_the_same(random: Random) -> None:
+    tokens = tokenize(FULL)
+    text, end = "", 0
+    for start, stop in zip(tokens.starts, tokens.ends, strict=True):
+        gap = random.choice([" ", "\n", "\t ", " # note\n", "\r\n"]) if start > end else ""
+        text += gap + FULL[start:stop]
+        end = stop
+    assert compiled(text) == compiled(FULL)
+    assert compiled(format_text(text)) == compiled(FULL)
 
 
 @pytest.mark.parametrize(
@@ -282,4 +300,5 @@ def test_the_tasks_compile_to_valid_json(path: Path) -> None:
     assert found.task is not None
     assert found.task.id == path.parent.name
     assert list(find_problems(msgspec.json.decode(to_json(found.task)), "task")) == []
-    assert load_task(path).task == found.task
+    text = path.read_text(encoding="utf-8")
+    assert compile_text(format_text(text), str(path), path.parent).task == found.task
