@@ -357,6 +357,9 @@ class Calls(Expressions):
             return args[0]
         return self.external_object(type_, args)
 
+    def operand(self, thing: Thing) -> Val:
+        raise NotImplementedError
+
     def dim3(self, args: list[Thing]) -> Val:
         if len(args) == 1 and self.static_type(args[0]).name == "dim3":
             return self.val(args[0])
@@ -366,7 +369,12 @@ class Calls(Expressions):
 
     def external_object(self, type_: CType, args: list[Thing]) -> Thing:
         """An object of a class that was not given."""
-        values = [self.val(arg).id for arg in args if not isinstance(arg, (Closure, Functions, CType))]
+        if type_.name.endswith("atomic_ref") and args:
+            target = self.address_of(args[0])
+            if isinstance(target, Pointer):
+                self.spaces[target.id] = target.space
+                return Val(target.id, replace(type_, dtype=target.elem.dtype))
+        values = [self.operand(arg).id for arg in args if not isinstance(arg, (Closure, Functions, CType))]
         kind = Kind.HOST_CALL if self.host else Kind.CALL
         index = self.emit(kind, type_.name or "object", values, {"construct": True}, None, None)
         return Val(index, replace(type_, reference=False, const=False))

@@ -12,13 +12,24 @@ An entry names functions and says which operation a call is:
                operand's, f32 for integers), `targ` (the first template argument)
     lanes      lanes of the result, where it is a vector
     out        position of the argument that the result is written to
+    returns    name of the class of the result, so that its methods are found
+    op_arg     position of a functor (`cg::plus<float>`) that names the operation
+    op_targ    the same for a template argument
+    attr_types attributes whose value is a template argument of an argument's type: [argument, template argument]
+    atoms_of   positions of arguments whose types name copy or matrix atoms; the first atom found says what the call is
     ops        in place of one operation, several
     access     in place of kind: load, store, atomic through a pointer; same, same_pointer (the argument itself),
-               memcpy, swap
+               memcpy, swap; view (a part of the first argument, other arguments are coordinates); local (a register
+               array); element (the element type of the result is that of the first template argument)
+
+A table's `needs` are words of which a source must contain one for the table to apply: its names may be common ones.
+For methods the object is argument 0. Atoms name types of CUTLASS and CuTe by a pattern; groups of the pattern m, n, k,
+acc, a, b become attributes.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -41,13 +52,30 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     out: int = -1
     ops: tuple[Entry, ...] = ()
     access: str = ""
+    returns: str = ""
+    op_arg: int = -1
+    op_targ: int = -1
+    attr_types: dict[str, tuple[int, int]] = {}
+    atoms_of: tuple[int, ...] = ()
     note: str = ""
+
+
+class Atom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`pattern` is matched against the whole last part of a type's name. `role`: copy mma swizzle layout."""
+
+    pattern: str
+    role: str
+    kind: str = ""
+    op: str = ""
+    attrs: dict[str, bool | int | float | str] = {}
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     library: str
     functions: tuple[Entry, ...] = ()
     methods: tuple[Entry, ...] = ()
+    atoms: tuple[Atom, ...] = ()
+    needs: tuple[str, ...] = ()
     note: str = ""
 
 
@@ -57,7 +85,10 @@ class Library:
     def __init__(self, tables: tuple[Table, ...]) -> None:
         self.functions: dict[str, list[tuple[str, Entry]]] = {}
         self.methods: dict[str, list[tuple[str, Entry]]] = {}
+        self._atoms: list[tuple[re.Pattern[str], Atom]] = []
+        self._known_atoms: dict[str, tuple[Atom, re.Match[str]] | None] = {}
         for table in tables:
+            self._atoms.extend((re.compile(atom.pattern), atom) for atom in table.atoms)
             for entries, into in ((table.functions, self.functions), (table.methods, self.methods)):
                 for entry in entries:
                     for name in entry.names:
@@ -69,6 +100,14 @@ class Library:
 
     def function(self, dotted: str) -> Entry | None:
         return _find(self.functions, dotted)
+
+    def atom(self, name: str) -> tuple[Atom, re.Match[str]] | None:
+        """The atom that a type name stands for, with the match of its pattern."""
+        if name not in self._known_atoms:
+            last = name.rsplit("::", 1)[-1]
+            found = ((atom, match) for pattern, atom in self._atoms if (match := pattern.fullmatch(last)))
+            self._known_atoms[name] = next(found, None)
+        return self._known_atoms[name]
 
     def method(self, class_name: str, name: str) -> Entry | None:
         return _find(self.methods, f"{class_name}::{name}" if class_name else name)
@@ -89,12 +128,22 @@ def _tables() -> tuple[Table, ...]:
 
 
 @cache
-def built_in() -> Library:
-    return Library(_tables())
+def _built_in(chosen: tuple[int, ...]) -> Library:
+    tables = _tables()
+    return Library(tuple(tables[position] for position in chosen))
 
 
-def with_user_tables(paths: tuple[Path, ...]) -> tuple[Library, tuple[str, ...]]:
-    """The built-in tables with those of the user before them, and what is wrong with files that cannot be used."""
+def built_in(texts: tuple[str, ...]) -> Library:
+    """The tables of the libraries that sources may use: those whose `needs` they name."""
+    return _built_in(tuple(i for i, table in enumerate(_tables()) if _applies(table, texts)))
+
+
+def _applies(table: Table, texts: tuple[str, ...]) -> bool:
+    return not table.needs or any(word in text for word in table.needs for text in texts)
+
+
+def with_user_tables(paths: tuple[Path, ...], texts: tuple[str, ...]) -> tuple[Library, tuple[str, ...]]:
+    """Tables for sources: the user's before the built-in ones, and what is wrong with files that cannot be used."""
     tables: list[Table] = []
     problems: list[str] = []
     for path in paths:
@@ -105,5 +154,5 @@ def with_user_tables(paths: tuple[Path, ...]) -> tuple[Library, tuple[str, ...]]
         except msgspec.MsgspecError as error:
             problems.append(f"{path}: not a table of wrappers: {error}")
     if not tables:
-        return built_in(), tuple(problems)
-    return Library((*tables, *_tables())), tuple(problems)
+        return built_in(texts), tuple(problems)
+    return Library((*tables, *(one for one in _tables() if _applies(one, texts)))), tuple(problems)

@@ -29,6 +29,36 @@ from d2k.spec.facts import NONE, AttrValue, Kind
 
 VOID = Val(NONE, CType(name="void"))
 
+_FUNCTORS = {
+    "plus": "sum",
+    "sum": "sum",
+    "add": "sum",
+    "greater": "max",
+    "max": "max",
+    "maximum": "max",
+    "less": "min",
+    "min": "min",
+    "minimum": "min",
+    "bit_and": "and",
+    "bit_or": "or",
+    "bit_xor": "xor",
+    "argmax": "argmax",
+    "argmin": "argmin",
+}
+_ATOM_TYPES = {
+    "f32": "f32",
+    "f16": "f16",
+    "bf16": "bf16",
+    "tf32": "tf32",
+    "e4m3": "f8e4m3",
+    "e5m2": "f8e5m2",
+    "e2m1": "f4e2m1",
+    "s32": "i32",
+    "s8": "i8",
+    "u8": "u8",
+    "f64": "f64",
+    "f16bf16": None,
+}
 _LIMITS = {
     ("max", "f32"): 3.4028234663852886e38,
     ("lowest", "f32"): -3.4028234663852886e38,
@@ -66,6 +96,9 @@ class LibraryCalls(Calls):
                 return held.items[number]
         if last in ("make_tuple", "tie", "make_pair", "forward_as_tuple"):
             return Tuple(tuple(arg if last == "tie" else self.read(arg) for arg in args))
+        if targs and not args:
+            # `plus<float>()`: an object of a class that was not given
+            return self.external_object(CType(name=name, args=targs), args)
         return self.opaque_call(name, args, node)
 
     def _make(self, name: str, args: list[Thing]) -> Thing | None:
@@ -134,7 +167,9 @@ class LibraryCalls(Calls):
         if entry.kind == "none":
             return VOID
         if entry.access:
-            return self._access(entry, args)
+            return self._access(entry, args, targs)
+        if entry.atoms_of:
+            return self._by_atom(entry, args, targs, name)
         positions = range(len(args)) if entry.args == "all" else entry.args
         operands: list[int] = []
         values: list[Val] = []
@@ -149,35 +184,60 @@ class LibraryCalls(Calls):
         for key, position in entry.attr_args.items():
             if position < len(args):
                 known = self.known(self.operand(args[position]).id)
+                named = args[position]
+                if known is None and isinstance(named, External):
+                    known = named.name.rsplit("::", 1)[-1].removeprefix("memory_order_")
                 if known is not None:
                     attrs[key] = known
         for key, position in entry.attr_targs.items():
             if position < len(targs):
                 attrs[key] = self._template_attr(targs[position])
+        for key, (position, inner) in entry.attr_types.items():
+            if position < len(args):
+                parts = self.static_type(args[position]).args
+                if inner < len(parts) and (found := self._template_attr(parts[inner])) is not None:
+                    attrs[key] = found
         type_ = self._result(entry, values, targs)
         kind = Kind(entry.kind)
+        op = self._operation(entry, args, targs)
         if kind is Kind.SHUFFLE:
-            uniform = self._uniform(entry.op, operands)
+            uniform = self._uniform(op, operands)
             if uniform is not None:
                 return uniform
         if type_.lanes > 1 and kind is Kind.ELEMENTWISE and "packed" not in attrs:
             attrs["packed"] = type_.lanes
-        void = not entry.dtype
-        index = self.emit(kind, entry.op, operands, attrs, None if void else type_.dtype, None if void else ())
+        void = not entry.dtype and not entry.returns
+        index = self.emit(kind, op, operands, attrs, None if void else type_.dtype, None if void else ())
+        if entry.returns:
+            type_ = CType(type_.dtype, name=entry.returns, args=targs)
         result_value = Val(index, type_)
         if entry.out >= 0 and entry.out < len(args):
             self.write(self._target(args[entry.out]), result_value)
         return VOID if void and kind not in (Kind.CALL, Kind.HOST_CALL) else result_value
+
+    def _operation(self, entry: Entry, args: list[Thing], targs: tuple[Thing, ...]) -> str:
+        """The operation's name, where a functor says it."""
+        functor: Thing | None = None
+        if 0 <= entry.op_arg < len(args):
+            functor = args[entry.op_arg]
+        elif 0 <= entry.op_targ < len(targs):
+            functor = targs[entry.op_targ]
+        if functor is None:
+            return entry.op
+        if isinstance(functor, Closure):
+            return "custom"
+        name = self.static_type(functor).name or getattr(functor, "name", "")
+        return _FUNCTORS.get(name.rsplit("::", 1)[-1].lower(), "custom")
 
     def _target(self, thing: Thing) -> Thing:
         return self.deref(thing) if isinstance(thing, (Pointer, LocalPointer)) else thing
 
     def operand(self, thing: Thing) -> Val:
         """An argument as an operand: addresses for arrays and objects in memory, values for the rest."""
-        if isinstance(thing, ArrayRef) and thing.type.dims:
+        if isinstance(thing, ArrayRef) and (thing.type.dims or self._is_object(thing.type)):
             pointer = self.decay(thing)
             return Val(pointer.id, pointer.elem.pointer_to())
-        if isinstance(thing, MemRef) and (thing.type.instance is not None or thing.type.dims):
+        if isinstance(thing, MemRef) and (thing.type.dims or self._is_object(thing.type)):
             return Val(thing.address, thing.type.pointer_to())
         if isinstance(thing, (Closure, Functions, External, CType, Method)) and not (
             isinstance(thing, CType) and thing.integral is not None
@@ -186,6 +246,11 @@ class LibraryCalls(Calls):
         if isinstance(thing, Obj) and not thing.fields:
             return Val(NONE)
         return self.val(thing)
+
+    @staticmethod
+    def _is_object(type_: CType) -> bool:
+        """Whether a type is a class: what stands in memory is passed by its address."""
+        return type_.instance is not None or (type_.dtype is None and not type_.pointer and bool(type_.name))
 
     def _template_attr(self, thing: Thing) -> AttrValue:
         if isinstance(thing, Val):
@@ -223,12 +288,25 @@ class LibraryCalls(Calls):
             return Val(self.emit(Kind.WARP, "", (value,), attrs, "i32"), INT)
         return None
 
-    def _access(self, entry: Entry, args: list[Thing]) -> Thing:
+    def _access(self, entry: Entry, args: list[Thing], targs: tuple[Thing, ...]) -> Thing:
+        access = entry.access
+        if access == "thread":
+            return self._thread(entry)
+        if access == "constant":
+            return self._constant_of(entry, targs)
+        if access == "local":
+            return self._local(args, targs)
         if not args:
             return VOID
-        access = entry.access
+        if access == "view":
+            return self._view_of(args)
         if access == "same":
+            if entry.returns:
+                value = self.val(args[0])
+                return Val(value.id, CType(value.type.dtype, name=entry.returns))
             return args[0]
+        if access == "memcpy_async":
+            return self._memcpy_async(args)
         if access == "same_pointer":
             thing = args[0]
             if isinstance(thing, ArrayRef):
@@ -241,18 +319,322 @@ class LibraryCalls(Calls):
             return VOID
         if access == "memcpy":
             return self._memcpy(args)
+        if access == "passive":
+            return self._passive(args)
+        if access == "fill":
+            return self._fill(args)
+        if access == "cluster_pointer":
+            return self._cluster_pointer(entry, args)
+        if access == "tmem_alloc":
+            return self._tmem_alloc(entry, args)
+        if access == "ptx_bulk":
+            return self._ptx_bulk(entry, args)
+        if access in ("matrix_load", "matrix_store"):
+            return self._matrix_access(access, args)
+        attrs: dict[str, AttrValue] = dict(entry.attrs)
+        for key, position in entry.attr_args.items():
+            if position < len(args) and isinstance(named := args[position], External):
+                attrs[key] = named.name.rsplit("::", 1)[-1].removeprefix("memory_order_")
+        positions = [p for p in entry.args if isinstance(p, int) and p < len(args)]
+        args = [args[p] for p in positions]
+        if not args:
+            return VOID
+        args[0] = self._atomic_target(args[0])
         place = self._place_behind(args[0])
+        if access == "load_to" and len(args) > 1:
+            if isinstance(place, MemRef):
+                self.write(self._target(args[1]), self._load(place, attrs))
+            return VOID
         if access == "load":
             if isinstance(place, MemRef):
-                return self._load(place, entry.attrs)
+                return self._load(place, attrs)
             if isinstance(place, ArrayRef):
                 pointer = self.decay(place)
-                return self._load(MemRef(pointer.id, pointer.elem, pointer.space), entry.attrs)
+                return self._load(MemRef(pointer.id, pointer.elem, pointer.space), attrs)
             return self.read(place)
         if access == "store" and len(args) > 1:
-            self.write(place, self.read(args[1]), entry.attrs)
+            self.write(place, self.read(args[1]), attrs)
             return VOID
-        return self.atomic(entry.op, args[0], args[1:], dict(entry.attrs))
+        return self.atomic(entry.op, args[0], args[1:], attrs)
+
+    def _atomic_target(self, thing: Thing) -> Thing:
+        """The address behind a `cuda::atomic_ref` or a `cuda::atomic` in memory."""
+        type_ = self.static_type(thing)
+        if not type_.name.endswith(("atomic_ref", "atomic")):
+            return thing
+        inner = type_.args[0] if type_.args and isinstance(type_.args[0], CType) else CType(type_.dtype)
+        if isinstance(thing, MemRef):
+            return Pointer(thing.address, inner, thing.space)
+        if isinstance(thing, ArrayRef):
+            return replace(self.decay(thing), elem=inner)
+        value = self.val(thing)
+        return Pointer(value.id, inner, self.spaces.get(value.id, "global"))
+
+    def _memcpy_async(self, args: list[Thing]) -> Thing:
+        """`cuda::memcpy_async([group,] destination, source, size, barrier or pipeline)`."""
+        names = [self.static_type(arg).name.rsplit("::", 1)[-1] for arg in args]
+        start = 1 if len(args) > 4 else 0
+        operands = [self.operand(arg).id for arg in args[start:]]
+        if len(operands) < 3:
+            return VOID
+        attrs: dict[str, AttrValue] = {"direction": "load"}
+        size = self.known(operands[2])
+        if size is not None:
+            attrs["bytes"] = size
+        bulk = "aligned_size_t" in names and "pipeline" not in names[-1]
+        rest = operands[3:] if bulk else []
+        self.emit(Kind.COPY, "bulk" if bulk else "cp_async", (*operands[:2], *rest), attrs, None, None)
+        return VOID
+
+    def _passive(self, args: list[Thing]) -> Thing:
+        """Arithmetic on shapes and layouts, of which only the atoms in the types and the values are kept."""
+        atoms: list[str] = []
+        values: list[int] = []
+        for arg in args:
+            atoms.extend(self._labels(arg))
+            if isinstance(arg, (Closure, Functions, External, Method, CType)):
+                continue
+            value = self.operand(arg)
+            if value.id >= 0:
+                values.append(value.id)
+        index = self.emit(Kind.SHAPE, "layout", values, {}, None, None)
+        return Val(index, CType(name="layout", atoms=tuple(dict.fromkeys(atoms))[:16]))
+
+    def _fill(self, args: list[Thing]) -> Thing:
+        target = self._target(args[0])
+        type_ = self.static_type(target)
+        value = self.val(args[1]).id if len(args) > 1 else self.const(0.0, type_.dtype or "f32")
+        if isinstance(target, SlotRef) and not target.path:
+            index = self.emit(
+                Kind.FULL, "", (value,), {"space": "local"}, type_.dtype, type_.dim_values if type_.dims else None
+            )
+            held = self.slots.get(target.slot)
+            kept = held.type if isinstance(held, Val) else type_
+            self.set_slot(target.slot, Val(index, kept))
+        return VOID
+
+    def _cluster_pointer(self, entry: Entry, args: list[Thing]) -> Thing:
+        """The address of a shared variable in another block of the cluster."""
+        positions = [p for p in entry.args if isinstance(p, int) and p < len(args)]
+        values = [self.operand(args[p]).id for p in positions]
+        index = self.emit(Kind.ASM, "mapa", values, {"space": "shared", "cluster": True}, None, None)
+        source = self.read(args[positions[0]]) if positions else VOID
+        if isinstance(source, ArrayRef):
+            source = self.decay(source)
+        elem = source.elem if isinstance(source, Pointer) else UNKNOWN_TYPE
+        return Pointer(index, elem, "shared")
+
+    def _tmem_alloc(self, entry: Entry, args: list[Thing]) -> Thing:
+        positions = [p for p in entry.args if isinstance(p, int) and p < len(args)]
+        target = self.operand(args[positions[0]]).id if positions else NONE
+        attrs: dict[str, AttrValue] = {"space": "tmem", **entry.attrs}
+        if len(positions) > 1 and (columns := self.known_int(self.val(args[positions[1]]).id)) is not None:
+            attrs["columns"] = columns
+        index = self.emit(Kind.ALLOC, "tmem", (target,), attrs, None, None)
+        self.tmem_allocations.append(index)
+        if target >= 0:
+            self.written_addresses[target] = index
+        return VOID
+
+    def _ptx_bulk(self, entry: Entry, args: list[Thing]) -> Thing:
+        """`cuda::ptx::cp_async_bulk*`: the first arguments name the spaces, destination and source follow."""
+        names = [arg.name.rsplit("::", 1)[-1] for arg in args if isinstance(arg, External)]
+        rest = [self.operand(arg).id for arg in args if not isinstance(arg, External)]
+        to_shared = bool(names) and "shared" in names[0]
+        attrs: dict[str, AttrValue] = {"direction": "load" if to_shared else "store"}
+        if entry.op == "tma":
+            attrs["tensor"] = True
+        elif len(rest) > 2 and (size := self.known(rest[2])) is not None:
+            attrs["bytes"] = size
+        self.emit(Kind.COPY, entry.op, rest, attrs, None, None)
+        return VOID
+
+    def _matrix_access(self, access: str, args: list[Thing]) -> Thing:
+        """Loads and stores of nvcuda::wmma fragments."""
+        fragment, memory = (args[0], args[1]) if access == "matrix_load" else (args[1], args[0])
+        pointer = self.read(memory) if not isinstance(memory, ArrayRef) else self.decay(memory)
+        address = self.val(pointer)
+        attrs: dict[str, AttrValue] = {
+            "via": "matrix",
+            "space": pointer.space if isinstance(pointer, Pointer) else "unknown",
+        }
+        if access == "matrix_load":
+            index = self.emit(Kind.LOAD, "load", (address.id, NONE), attrs, address.type.dtype, None)
+            self.write(self._target(fragment), Val(index, self.static_type(fragment)))
+        else:
+            value = self.val(fragment)
+            self.emit(Kind.STORE, "store", (address.id, value.id, NONE), attrs, address.type.dtype, None)
+        return VOID
+
+    def _thread(self, entry: Entry) -> Thing:
+        """The thread's number in its block, its lane or its warp."""
+        thread = self.thread_builtin("threadIdx", "x")
+        if entry.op == "thread":
+            return thread
+        if entry.op == "thread3":
+            axes = [self.thread_builtin("threadIdx", axis) for axis in "xyz"]
+            return self.dim3(list(axes))
+        if entry.op == "block3":
+            axes = [self.thread_builtin("blockIdx", axis) for axis in "xyz"]
+            return self.dim3(list(axes))
+        if entry.op == "blockdim3":
+            axes = [self.thread_builtin("blockDim", axis) for axis in "xyz"]
+            return self.dim3(list(axes))
+        kind = {"lane": Kind.LANE, "warp": Kind.WARP, "group": Kind.WARP}[entry.op]
+        attrs: dict[str, AttrValue] = dict(entry.attrs)
+        if entry.op == "group":
+            attrs.update({"group": True, "warps": 4})
+        return Val(self.emit(kind, "", (thread.id,), attrs, "i32"), INT)
+
+    def _constant_of(self, entry: Entry, targs: tuple[Thing, ...]) -> Thing:
+        """A constant, or the constant that a template argument is."""
+        if "value" in entry.attrs:
+            return Val(self.const(entry.attrs["value"]), CType(entry.dtype or "i32"))
+        position = entry.attr_targs.get("value", 0)
+        if position < len(targs):
+            thing = targs[position]
+            if isinstance(thing, Val):
+                return thing
+            if isinstance(thing, CType) and thing.integral is not None:
+                return self.int_val(thing.integral)
+        return Val(self.emit(Kind.CALL, "constant", (), {"value": True}, "i32"), INT)
+
+    def _local(self, args: list[Thing], targs: tuple[Thing, ...]) -> Thing:
+        """A register array of a library's own kind: its extents stand in types that are not taken apart."""
+        elem = targs[0] if targs and isinstance(targs[0], CType) else UNKNOWN_TYPE
+        if elem.dtype is None and args:
+            elem = CType(self.static_type(args[-1]).dtype)
+        index = self.emit(Kind.ALLOC, "", (), {"space": "local"}, elem.dtype, None)
+        return Val(index, CType(elem.dtype, name="Tensor"))
+
+    def _view_of(self, args: list[Thing]) -> Thing:
+        """A part of a tensor, or a tensor around a pointer: what it points to stays known."""
+        base = self.read(args[0])
+        if isinstance(base, ArrayRef):
+            base = self.decay(base)
+        coordinates: list[int] = []
+        atoms: tuple[str, ...] = ()
+        for arg in args[1:]:
+            type_ = self.static_type(arg)
+            atoms = (*atoms, *type_.atoms)
+            if isinstance(arg, (Closure, Functions, External, Method, CType)):
+                continue
+            value = self.val(arg)
+            if value.id >= 0 and (type_.dtype or "f")[0] in "iu":
+                coordinates.append(value.id)
+        value = self.val(base)
+        swizzle = self._swizzle(atoms)
+        if swizzle is not None:
+            self._mark_swizzled(value.id, swizzle)
+        if not coordinates:
+            return base
+        index = self.emit(Kind.SHAPE, "slice", (value.id, *coordinates), {}, value.type.dtype, None)
+        if isinstance(base, Pointer):
+            return replace(base, id=index)
+        return Val(index, value.type)
+
+    def _swizzle(self, atoms: tuple[str, ...]) -> str | None:
+        """The swizzle that a shared-memory layout names."""
+        for name in atoms:
+            found = self.library.atom(name)
+            if found is not None and found[0].role == "swizzle":
+                return str(found[0].attrs.get("swizzle", "")) or found[1].group()
+        return None
+
+    def _mark_swizzled(self, value: int, swizzle: str) -> None:
+        """Notes on a shared allocation that it is laid out with a swizzle."""
+        steps = 0
+        while value >= 0 and steps < 32:
+            steps += 1
+            draft = self.b.ops[value]
+            if draft.kind is Kind.ALLOC:
+                draft.attrs = {**draft.attrs, "layout": "swizzle", "swizzle": swizzle}
+                return
+            if draft.kind not in (Kind.ELEMENTWISE, Kind.CAST, Kind.SHAPE, Kind.PHI) or not draft.args:
+                return
+            value = draft.args[0]
+
+    def _by_atom(self, entry: Entry, args: list[Thing], targs: tuple[Thing, ...], name: str) -> Thing:
+        """A call whose meaning is that of the copy or matrix atom in an argument's type."""
+        for position in entry.atoms_of:
+            if position >= len(args):
+                continue
+            for label in self._labels(args[position]):
+                found = self.library.atom(label)
+                if found is None or found[0].role not in ("copy", "mma") or found[0].role != entry.op:
+                    continue
+                atom, match = found
+                attrs = {**atom.attrs, **atom_attributes(match.groupdict()), "atom": label}
+                return self._atom_call(atom.kind, atom.op, attrs, entry, args)
+        if entry.op == "mma":
+            return self._atom_call("mma", "mma", {}, entry, args)
+        return self._plain_copy(entry, args)
+
+    def _labels(self, thing: Thing) -> tuple[str, ...]:
+        type_ = self.static_type(thing)
+        return (*type_.atoms, type_.name) if type_.name else type_.atoms
+
+    def _atom_call(self, kind: str, op: str, attrs: Mapping[str, AttrValue], entry: Entry, args: list[Thing]) -> Thing:
+        operands = [self.operand(args[p]).id if 0 <= p < len(args) else NONE for p in entry.args if isinstance(p, int)]
+        if kind == "copy":
+            # (atom, source, destination) in the library, (destination, source) in the facts
+            operands = [operands[1], operands[0], *operands[2:]] if len(operands) > 1 else operands
+            self.emit(Kind.COPY, op, operands, attrs, None, None)
+            return VOID
+        if kind == "load":
+            return self._tile_load(attrs, args, operands, entry)
+        if kind == "store":
+            source, target = (*operands, NONE, NONE)[:2]
+            self.emit(Kind.STORE, "store", (target, source, NONE), attrs, None, None)
+            return VOID
+        acc = attrs.get("acc_dtype")
+        type_ = CType(acc if isinstance(acc, str) else None)
+        index = self.emit(Kind.MMA, op, operands, attrs, type_.dtype, None)
+        target_place = args[entry.out] if 0 <= entry.out < len(args) else None
+        if target_place is not None:
+            held = self.static_type(target_place)
+            self.write(self._target(target_place), Val(index, replace(held, reference=False) if held.name else type_))
+        return VOID
+
+    def _tile_load(self, attrs: Mapping[str, AttrValue], args: list[Thing], operands: list[int], entry: Entry) -> Thing:
+        source = operands[0] if operands else NONE
+        dtype = self.b.ops[source].dtype if source >= 0 else None
+        index = self.emit(Kind.LOAD, "load", (source, NONE), attrs, dtype, None)
+        target = args[entry.args[1]] if isinstance(entry.args, tuple) and len(entry.args) > 1 else None
+        if target is not None:
+            self.write(self._target(target), Val(index, self.static_type(target)))
+        return VOID
+
+    def _plain_copy(self, entry: Entry, args: list[Thing]) -> Thing:
+        """A copy between tensors without an atom: a load or a store, by where the tensors lie."""
+        places = [args[p] for p in entry.args if isinstance(p, int) and p < len(args)]
+        if len(places) < 2:
+            return VOID
+        source, target = self.read(places[0]), self.read(places[1])
+        if isinstance(source, ArrayRef):
+            source = self.decay(source)
+        if isinstance(target, ArrayRef):
+            target = self.decay(target)
+        value = self.val(source)
+        attrs: dict[str, AttrValue] = {"via": "tensor"}
+        if isinstance(source, Pointer):
+            loaded = self.emit(
+                Kind.LOAD, "load", (value.id, NONE), {**attrs, "space": source.space}, value.type.dtype, None
+            )
+            value = Val(loaded, CType(source.elem.dtype, name="Tensor"))
+        if isinstance(target, Pointer):
+            address = self.val(target).id
+            self.emit(
+                Kind.STORE,
+                "store",
+                (address, value.id, NONE),
+                {**attrs, "space": target.space},
+                target.elem.dtype,
+                None,
+            )
+        else:
+            self.write(self._target(places[1]), value)
+        return VOID
 
     def _place_behind(self, thing: Thing) -> Thing:
         if isinstance(thing, (ArrayRef, Pointer, LocalPointer, SlotRef)):
@@ -293,3 +675,20 @@ class LibraryCalls(Calls):
             target = replace(target, type=CType("u32", lanes))
         self.write(target, self.read(source))
         return VOID
+
+
+def atom_attributes(groups: Mapping[str, str | None]) -> dict[str, AttrValue]:
+    """Attributes that the named groups of an atom's pattern give: shape and element types."""
+    found: dict[str, AttrValue] = {}
+    for key, text in groups.items():
+        if text is None:
+            continue
+        if key in ("m", "n", "k"):
+            found[key] = int(text)
+        elif key in ("acc", "a", "b"):
+            dtype = _ATOM_TYPES.get(text.lower())
+            if dtype is not None:
+                found[f"{key}_dtype"] = dtype
+        elif key == "bits":
+            found["bits"] = int(text)
+    return found

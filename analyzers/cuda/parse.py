@@ -50,6 +50,17 @@ MAX_DEPTH = 150
 """Nesting at which expressions are given up; hostile inputs nest without end."""
 
 EMPTY = Block(0, ())
+_NO_STATEMENTS = frozenset(
+    {
+        "comment",
+        "preproc_call",
+        "static_assert_declaration",
+        "using_declaration",
+        "namespace_alias_definition",
+        "empty_statement",
+        "attribute_declaration",
+    }
+)
 _WORDS = re.compile(
     r"\b(?:__global__|__device__|__host__|__shared__|__constant__|__managed__|__grid_constant__|static|inline|__forceinline__"
     r"|extern|constexpr|consteval|virtual|thread_local|const|volatile|__restrict__|friend|mutable|typedef)\b"
@@ -524,6 +535,11 @@ class Converter:
                         and "=" not in self.text[declarator.end_byte : value.start_byte]
                     )
                     style = "{" if direct else "="
+            elif child.type == "function_declarator":
+                # `T name(a, b);` in a body: a variable, whatever it looks like to the parser
+                listed = child.child_by_field_name("parameters")
+                declarator = child.child_by_field_name("declarator") or child
+                args, style = self._as_arguments(listed) if listed is not None else (), "("
             elif default is not None:
                 init = self.expression(default)
                 style = "="
@@ -542,6 +558,40 @@ class Converter:
                 )
             )
         return tuple(found)
+
+    def _as_arguments(self, node: ts.Node) -> tuple[Node, ...]:
+        """Arguments that the parser took for parameters."""
+        found: list[Node] = []
+        for child in node.named_children:
+            if child.type != "parameter_declaration":
+                if child.type != "comment":
+                    found.append(self.expression(child))
+                continue
+            type_node = child.child_by_field_name("type")
+            if type_node is None:
+                continue
+            value: Node = self.name(type_node) or Opaque(type_node.start_byte, self.source(type_node))
+            found.append(self._as_argument(value, child.child_by_field_name("declarator"), child.start_byte))
+        return tuple(found)
+
+    def _as_argument(self, value: Node, declarator: ts.Node | None, at: int) -> Node:
+        if declarator is None:
+            return value
+        kind = declarator.type
+        inner = declarator.child_by_field_name("declarator")
+        if kind == "abstract_array_declarator":
+            size = declarator.child_by_field_name("size")
+            base = self._as_argument(value, inner, at)
+            return Index(at, base, (self.expression(size),) if size is not None else ())
+        if kind == "abstract_function_declarator":
+            listed = declarator.child_by_field_name("parameters")
+            args = self._as_arguments(listed) if listed is not None else ()
+            return Call(at, declarator.end_byte, self._as_argument(value, inner, at), args)
+        if kind in ("pointer_declarator", "reference_declarator"):
+            name = self._declared(declarator)
+            op = "*" if kind == "pointer_declarator" else "&"
+            return Binary(at, op, value, Name(declarator.start_byte, name)) if name else value
+        return value
 
     # statements
 
@@ -563,7 +613,7 @@ class Converter:
     def _statements(self, nodes: list[ts.Node]) -> Iterator[Node]:
         for child in nodes:
             kind = child.type
-            if kind in ("comment", "preproc_call", "static_assert_declaration", "using_declaration", "empty_statement"):
+            if kind in _NO_STATEMENTS:
                 continue
             if kind == "declaration":
                 type_node = child.child_by_field_name("type")

@@ -110,9 +110,11 @@ class _Reader:
         self.entry = entry
         self.target = target
         folders = (Path(path).parent, *(Path(one) for one in include_dirs))
-        self.library: Library
-        self.library, wrong = with_user_tables(tuple(folder / USER_FILE for folder in folders))
         units = load_units(path, text, target, include_dirs, line_map)
+        self.library: Library
+        self.library, wrong = with_user_tables(
+            tuple(folder / USER_FILE for folder in folders), tuple(unit.prepared.source for unit in units)
+        )
         self.unit: Unit = units[0]
         self.index = Index()
         for unit in units:
