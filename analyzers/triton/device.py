@@ -268,7 +268,7 @@ class Device(Lowering):
 
     def global_expression(self, name: str, node: ast.expr, module: Module) -> Value:
         if isinstance(node, (ast.Tuple, ast.Attribute, ast.Name)) or self._makes_layout(node, module):
-            value = self._in_module(module, node)
+            value = self.lowered(module, node)
             if isinstance(value, (DType, Named, Func, KernelDef, Layout)):
                 return value
         # a module-level constant whose value only a run can tell

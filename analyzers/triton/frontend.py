@@ -152,7 +152,7 @@ def discover(reading: Reading) -> None:
                 continue
             if isinstance(made, KernelDef) and made.func.module is module:
                 known = reading.kernels.get(id(made.func.node))
-                if known is None or known.configs is None:
+                if known is None or (known.configs is None and not known.pending):
                     reading.kernels[id(made.func.node)] = made
 
 

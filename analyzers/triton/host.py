@@ -177,7 +177,7 @@ class Host(Lowering):
         key = f"{module.path}:{name}"
         if key not in self._globals:
             self._globals[key] = Opaque(name)  # a name that is defined by itself
-            value = self._in_module(module, node)
+            value = self.lowered(module, node)
             if isinstance(value, int) and not self.b.ops[value].variable:
                 self.b.ops[value].variable = name
             self._globals[key] = value

@@ -30,7 +30,7 @@ from d2k.analyzers.triton.values import (
     as_python,
 )
 
-MAX_STEPS = 300_000
+MAX_STEPS = 200_000
 """Steps of one evaluation; a file has ten times as many in all."""
 MAX_FILE_STEPS = 3_000_000
 MAX_ITEMS = 20_000
@@ -226,6 +226,8 @@ class Interp:
     spent: int = 0
     depth: int = 0
     globals: dict[tuple[int, str], object] = field(default_factory=dict)
+    results: dict[int, object] = field(default_factory=dict)
+    """Results of functions without arguments, by the identity of their node."""
 
     # names
 
@@ -324,6 +326,9 @@ class Interp:
         unknown: list[str] = []
         assert not isinstance(func.node, ast.Lambda)
         for decorator in reversed(func.node.decorator_list):
+            if isinstance(value, KernelDef) and isinstance(decorator, ast.Call) and self._tunes(decorator, env, func):
+                value.pending = (*value.pending, (decorator, env, func.module))
+                continue
             try:
                 step = self.eval(decorator, env, func.module)
                 if isinstance(step, (Named, Decorator, Func, Partial)):
@@ -335,6 +340,23 @@ class Interp:
         if isinstance(value, KernelDef) and unknown:
             value.decorators = tuple(unknown)
         return value if isinstance(value, (KernelDef, Func)) else func
+
+    def _tunes(self, node: ast.Call, env: Mapping[str, object], func: Func) -> bool:
+        try:
+            return self.eval(node.func, env, func.module) == Named("triton.autotune")
+        except NotConstant:
+            return False
+
+    def tune(self, kernel: KernelDef) -> None:
+        """Evaluates the configurations: long lists are not worth building for kernels that are only imported."""
+        pending, kernel.pending = kernel.pending, ()
+        for node, env, module in pending:
+            kernel.configs = kernel.configs or ()
+            with suppress(NotConstant):
+                step = self.eval(node, env, module)
+                made = self.call(step, (kernel,), {}, module)
+                if isinstance(made, KernelDef):
+                    kernel.configs, kernel.pruned = made.configs, made.pruned
 
     # expressions
 
@@ -579,6 +601,8 @@ class Interp:
     def call(self, func: object, args: tuple[object, ...], keywords: dict[str, object], module: Module) -> object:
         match func:
             case Func():
+                if not args and not keywords and not func.env:
+                    return self._called_once(func)
                 return self.call_function(func, args, keywords)
             case Partial():
                 return self.call(func.func, (*func.args, *args), {**func.keywords, **keywords}, module)
@@ -670,6 +694,18 @@ class Interp:
             ]
         columns = zip(*(list(_iterate(one)) for one in args[1:]), strict=False)
         return [self.call(args[0], tuple(one), {}, module) for one in columns]
+
+    def _called_once(self, func: Func) -> object:
+        """The result of a function without arguments: a long list of configurations is built only once."""
+        key = id(func.node)
+        if key not in self.results:
+            self.results[key] = UNKNOWN
+            with suppress(NotConstant):
+                self.results[key] = self.call_function(func, (), {})
+        value = self.results[key]
+        if value is UNKNOWN:
+            raise NotConstant(func.qualname)
+        return list(value) if isinstance(value, list) else value
 
     def call_function(self, func: Func, args: tuple[object, ...], keywords: Mapping[str, object]) -> object:
         env: Env = dict(func.env) if func.evaluated else {name: as_python(one) for name, one in _values(func.env)}

@@ -394,7 +394,10 @@ class Lowering:
         try:
             return self.from_python(self.interp.eval(node, {}, module), node)
         except NotConstant:
-            pass
+            return self.lowered(module, node)
+
+    def lowered(self, module: Module, node: ast.expr) -> Value:
+        """The same for one that is known to be no constant."""
         self.frames.append(Frame(module, {}, node, len(self.b.guards), self.b.loop))
         try:
             return self.eval(node)

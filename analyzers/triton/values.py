@@ -111,6 +111,8 @@ class KernelDef:
     heuristics: Mapping[str, object] = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
     decorators: tuple[str, ...] = ()
+    pending: tuple[tuple[ast.Call, Mapping[str, object], Module], ...] = ()
+    """Calls of `autotune` that are evaluated when the kernel's configurations are asked for."""
 
     @property
     def name(self) -> str:

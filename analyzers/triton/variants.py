@@ -68,6 +68,7 @@ class _Given:
 
 def specs(kernel: KernelDef, sites: Sequence[HostSite], interp: Interp) -> tuple[tuple[Spec, ...], int]:
     """The variants to lower, in a fixed order, and how many there are before the cap."""
+    interp.tune(kernel)
     node = kernel.func.node
     constexprs = frozenset() if isinstance(node, ast.Lambda) else constexpr_names(node, kernel.func.module)
     given = _distinct([one for site in sites for one in _site(site, constexprs)]) or [_Given()]
