@@ -141,9 +141,13 @@ def axis_name(kernel: KernelView, loop: int) -> str | None:
     extent = _extent(kernel, (kernel.loop(loop).stop,)) or _extent(kernel, _bounds_in_masks(kernel, loop))
     if extent is not None:
         return extent
-    fetched = sorted(walked(kernel, loop), key=lambda value: not _is_multiplied(kernel, value))
+    fetched = sorted(walked(kernel, loop), key=lambda value: (not _is_multiplied(kernel, value), -_rank(kernel, value)))
     names = [kernel.pointer(flow(kernel).source_address(value)) for value in fetched]
     return next((name for name in names if name is not None), None)
+
+
+def _rank(kernel: KernelView, value: int) -> int:
+    return sum(dim != 1 for dim in kernel.dims(value) or ())
 
 
 def _is_multiplied(kernel: KernelView, fetch: int) -> bool:

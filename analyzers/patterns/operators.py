@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.activation import activations
-from d2k.analyzers.patterns.addresses import memory_of, place_polynomials
+from d2k.analyzers.patterns.addresses import INDICES, memory_of, place_polynomials
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.loops import index_cone, where
 from d2k.analyzers.patterns.normalise import Transformed, transformed
-from d2k.analyzers.patterns.numbering import difference
+from d2k.analyzers.patterns.numbering import Monomial, difference, numbering
 from d2k.analyzers.patterns.rope import rotations
 from d2k.analyzers.patterns.softmax import running_softmaxes
 from d2k.spec.facts import NONE, Kind, Op
@@ -35,11 +35,15 @@ def _all(kernel: KernelView) -> Iterator[tuple[str, int]]:
     yield from _norms(kernel, pairs)
     yield from _softmax(kernel, pairs)
     yield from _quantised(kernel, pairs)
-    for one in activations(kernel):
+    applied = tuple(activations(kernel))
+    for one in applied:
         yield one.name, one.value
-    yield from _products(kernel)
-    for turn in rotations(kernel)[:1]:
+    turns = rotations(kernel)
+    for turn in turns[:1]:
         yield "rope", turn.value
+    # a gate's product, and those of a rotation, are no operators of their own
+    inner = {one.value for one in applied} | {at for turn in turns for at in kernel.op(turn.value).args}
+    yield from _products(kernel, inner)
     yield from _convolutions(kernel)
     yield from _scattered(kernel)
     yield from _selections(kernel)
@@ -68,7 +72,7 @@ def _softmax(kernel: KernelView, pairs: tuple[Transformed, ...]) -> Iterator[tup
             yield "softmax", one.value
             return
     for running in running_softmaxes(kernel):
-        if running.factors:
+        if running.factors and not running.accumulators:
             yield "softmax", running.factors[0]
             return
 
@@ -97,12 +101,15 @@ def _is_scaled(kernel: KernelView, value: int) -> bool:
     )
 
 
-def _products(kernel: KernelView) -> Iterator[tuple[str, int]]:
-    """Sums and products of two streams of data."""
+def _products(kernel: KernelView, inner: set[int]) -> Iterator[tuple[str, int]]:
+    """Sums and products of two streams of data; `inner` belong to other operators."""
     data = flow(kernel)
+    inner = {kernel.strip(value) for value in inner}
     for word, name in (("add", "add"), ("mul", "mul")):
         for value in kernel.values(Kind.ELEMENTWISE, name=name):
-            left, right = kernel.op(value).args[:2]
+            if len(kernel.op(value).args) != 2 or value in inner:
+                continue
+            left, right = kernel.op(value).args
             through = _plain if word == "add" else _pointwise
             a, b = data.fetches(left, through), data.fetches(right, through)
             if a and b and not _arrays(kernel, a) & _arrays(kernel, b) and _same_extent(kernel, a, b):
@@ -180,7 +187,22 @@ def _scattered(kernel: KernelView) -> Iterator[tuple[str, int]]:
 
 
 def _is_loaded(kernel: KernelView, place: int) -> bool:
-    return place != NONE and any(kernel.op(at).kind is Kind.LOAD for at in index_cone(kernel, place))
+    """A row's place is read from memory; the origin of a segment, to which a position is added, is not."""
+    if place == NONE:
+        return False
+    numbers = numbering(kernel)
+    polynomial = numbers.index(place)
+    loaded: list[Monomial] = []
+    counted: list[Monomial] = []
+    for monomial in polynomial:
+        for factor in monomial:
+            rest = tuple(other for other in monomial if other != factor)
+            cone = index_cone(kernel, numbers.example(factor))
+            if any(kernel.op(at).kind is Kind.LOAD for at in cone):
+                loaded.append(rest)
+            elif any(kernel.op(at).kind in INDICES for at in cone):
+                counted.append(rest)
+    return any(rest not in counted for rest in loaded)
 
 
 def _is_paged(kernel: KernelView, store: int) -> bool:

@@ -39,6 +39,8 @@ def rotations(view: BodyView) -> tuple[Rotation, ...]:
 def _pairs(view: BodyView, value: int) -> list[tuple[int, tuple[int, int], tuple[int, int]]]:
     """a*c ± b*s as all the ways to call one factor of each product the data."""
     op = view.op(value)
+    if len(op.args) != (3 if op.name == "fma" else 2):
+        return []
     if op.name == "fma":
         first, rest = (op.args[0], op.args[1]), op.args[2]
         second = _product(view, rest)

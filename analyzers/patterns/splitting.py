@@ -12,8 +12,8 @@ from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.hosts import launches
 from d2k.analyzers.patterns.loops import index_cone, movers, walked, where
 from d2k.analyzers.patterns.numbering import numbering
-from d2k.analyzers.patterns.skipping import follows_tile
-from d2k.analyzers.patterns.tiles import tile_numbers
+from d2k.analyzers.patterns.skipping import follows_tile, touching_tiles
+from d2k.analyzers.patterns.tiles import differs_within, tile_numbers
 from d2k.spec.facts import NONE, Kind, Op
 
 
@@ -73,11 +73,45 @@ def _looped(kernel: KernelView, loop: int) -> Iterator[Split]:
     one = kernel.loop(loop)
     if follows_tile(kernel, loop):
         return  # a mask's edge, not a part of the axis
-    bounds = {number for bound in (one.start, one.stop) if bound != NONE for number in tile_numbers(kernel, bound)}
+    bounds = _tiles(kernel, one.start)
     offsets = frozenset(number for fetch in walked(kernel, loop) for number in _along(kernel, loop, fetch))
-    for tile in sorted(bounds | offsets):
+    for tile in sorted((bounds | offsets) - _positions(kernel) - _chosen(kernel, loop)):
         yield Split(tile, loop, _walked_place(kernel, loop), _parts(kernel, tile, loop), "walks a part of the axis")
         return
+
+
+def _positions(kernel: KernelView) -> frozenset[int]:
+    """Tile numbers that place what is stored beside the neighbouring tiles: they choose the output, not a part
+    of a sum."""
+    numbers = numbering(kernel)
+    return frozenset(
+        number
+        for store in flow(kernel).outputs()
+        for place in where(kernel, store)
+        if place != NONE
+        for edge in touching_tiles(kernel, place)
+        for monomial in edge
+        for factor in monomial
+        for number in tile_numbers(kernel, numbers.example(factor))
+    )
+
+
+def _chosen(kernel: KernelView, loop: int) -> frozenset[int]:
+    """Tile numbers that place what the loop does not walk: heads or batches, each with sums of its own."""
+    inside = walked(kernel, loop)
+    data = flow(kernel)
+    return frozenset(
+        number
+        for fetch in kernel.values(Kind.LOAD, Kind.COPY)
+        if data.is_fetch(fetch) and fetch not in inside and _is_tile(kernel, fetch)
+        for place in where(kernel, fetch)
+        for number in _tiles(kernel, place)
+    )
+
+
+def _is_tile(kernel: KernelView, fetch: int) -> bool:
+    """A fetch of data, not of one number such as a length."""
+    return any(differs_within(kernel, place) for place in where(kernel, fetch) if place != NONE)
 
 
 def _walked_place(kernel: KernelView, loop: int) -> int:
