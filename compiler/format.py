@@ -174,8 +174,11 @@ class _Formatter:
 
     # ---- pieces ------------------------------------------------------------------------------------------------------
 
-    def _node(self, node: s.Node, indent: int, column: int) -> str:
-        """The tokens of a node and of parentheses around it; `column` is counted from the indentation."""
+    def _node(self, node: s.Node, indent: int, column: int, after: int = 0) -> str:
+        """The tokens of a node and of parentheses around it; `column` is counted from the indentation.
+
+        `after` columns are left for what follows, such as a comma.
+        """
         kinds, number = self.tokens.kinds, lexicon().number
         first = bisect_left(self.tokens.starts, node.span.start)
         last = bisect_left(self.tokens.starts, node.span.end)
@@ -183,7 +186,7 @@ class _Formatter:
             first, last = first - 1, last + 1
         text, starts, ends = self.source.text, self.tokens.starts, self.tokens.ends
         words = [text[starts[one] : ends[one]] for one in range(first, last)]
-        return laid_out(nest(words), indent + column, indent)
+        return laid_out(nest(words), indent + column, indent, after)
 
     def _text(self, text: s.Text, indent: int) -> str:
         literal = text.span.text
@@ -200,7 +203,8 @@ class _Formatter:
         """Elements without brackets, such as `axes M, N`, hanging under the first one."""
         start = indent + column
         pieces = [
-            self._text(node, indent) if isinstance(node, s.Text) else self._node(node, indent, column) for node in nodes
+            self._text(node, indent) if isinstance(node, s.Text) else self._node(node, indent, column, 1)
+            for node in nodes
         ]
         return filled(pieces, start, start)
 
@@ -209,7 +213,7 @@ class _Formatter:
         if not nodes:
             return "{}"
         deeper = indent + INDENT
-        elements = [self._node(node, deeper, 0) for node in nodes]
+        elements = [self._node(node, deeper, 0, 1) for node in nodes]
         whole = f"{{ {', '.join(elements)} }}"
         if "\n" not in whole and indent + column + len(whole) <= WIDTH:
             return whole

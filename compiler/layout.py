@@ -59,8 +59,10 @@ def flat(items: Sequence[str | Group]) -> str:
     return "".join(pieces)
 
 
-def laid_out(items: Sequence[str | Group], column: int, indent: int) -> str:
+def laid_out(items: Sequence[str | Group], column: int, indent: int, after: int = 0) -> str:
     """The text of items that begin at a column of a line with an indentation; lists that do not fit are broken.
+
+    `after` columns are left for what follows on the last line, such as a closing bracket.
 
     Continuation lines carry their indentation. `and` and `or` outside brackets are where a line is broken first. A
     bracket with one element is not broken, only what is in it.
@@ -73,7 +75,8 @@ def laid_out(items: Sequence[str | Group], column: int, indent: int) -> str:
         if _space_before(items, position):
             pieces.append(" ")
             column += 1
-        piece = item if isinstance(item, str) else _group(item, column, indent)
+        room = after if position == len(items) - 1 else 0
+        piece = item if isinstance(item, str) else _group(item, column, indent, room)
         pieces.append(piece)
         column = _end_column(piece, column)
     return "".join(pieces)
@@ -115,15 +118,15 @@ def _end_column(piece: str, column: int) -> int:
     return column + len(piece) if newline < 0 else len(piece) - newline - 1
 
 
-def _group(group: Group, column: int, indent: int) -> str:
+def _group(group: Group, column: int, indent: int, after: int) -> str:
     whole = flat([group])
-    if column + len(whole) <= WIDTH:
+    if column + len(whole) + after <= WIDTH:
         return whole
     if len(group.elements) < 2:
-        inner = [laid_out(element, column + 1, indent) for element in group.elements]
+        inner = [laid_out(element, column + 1, indent, after + 1) for element in group.elements]
         return f"{group.opener}{''.join(inner)}{group.closer}"
     deeper = indent + INDENT
-    elements = [laid_out(element, deeper, deeper) for element in group.elements]
+    elements = [laid_out(element, deeper, deeper, 1) for element in group.elements]
     body = filled(elements, deeper, deeper)
     return f"{group.opener}\n{' ' * deeper}{body}\n{' ' * indent}{group.closer}"
 
