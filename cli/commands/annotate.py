@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from d2k.cli.options import entry_option, out_option, target_option
@@ -24,7 +26,7 @@ def command(files: tuple[str, ...], removing: bool, stdout: bool, target: str, e
     d2kc annotate kernel.py --stdout | less
     d2kc annotate kernel.py --remove
     """
-    from d2k.cli.annotation import annotated
+    from d2k.cli import annotation
     from d2k.cli.failure import InputError
     from d2k.cli.inputs import STDIN, expand
     from d2k.cli.outputs import write_bytes
@@ -33,8 +35,8 @@ def command(files: tuple[str, ...], removing: bool, stdout: bool, target: str, e
     if out is not None and len(paths) > 1:
         raise InputError("--out takes one file; without it each file is changed in place.")
     for path in paths:
-        before, after = annotated(path, removing, target, entry)
+        before, after = annotation.annotated(path, removing, target, entry)
         if stdout or path == STDIN:
-            click.get_binary_stream("stdout").write(after)
+            sys.stdout.buffer.write(after)
         elif out is not None or before != after:
             write_bytes(out if out is not None else path, after)

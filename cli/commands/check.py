@@ -46,5 +46,8 @@ def command(
     results = fixed(files) if fix else check(files)
     diagnostics = tuple(one for result in results for one in result.diagnostics)
     form = "json" if as_json else form
-    emit(render(diagnostics, form, colour() and out is None, files=len(results)), out)
+    text = render(diagnostics, form, colour() and out is None, files=len(results))
+    if not diagnostics and form == "human":
+        text = f"{len(results)} file{'s' if len(results) != 1 else ''}: nothing to report"
+    emit(text, out)
     return 1 if failed(diagnostics, strict) else 0
