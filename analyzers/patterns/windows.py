@@ -93,13 +93,14 @@ def _walks(view: BodyView, loop: int, value: int) -> bool:
 
 
 def _used(view: BodyView, ages: tuple[int, ...], loop: int, carried: dict[int, Carried]) -> list[int]:
-    """Which of the values, by age, the loop computes with; a choice between two of them is neither's own use."""
+    """Ages of the values that results are computed from in the loop; a choice between two is neither's own use."""
     data = flow(view)
+    results = frozenset(data.back(data.outputs()))
     reach = [frozenset(data.forward((value,), _hands_on)) for value in ages]
     found: list[int] = []
     for age, own in enumerate(reach):
         others = frozenset[int]().union(*reach[:age], *reach[age + 1 :])
-        users = (user for at in own - others for user in view.users(at))
+        users = {user for at in own - others for user in data.consumers(at)} & results
         if any(not _hands_on(view.op(user)) and user not in carried and loop in view.loops_of(user) for user in users):
             found.append(age)
     return found
