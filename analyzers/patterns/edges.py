@@ -15,6 +15,7 @@ from d2k.analyzers.patterns.tiles import differs_within, rests_on_tile
 from d2k.spec.facts import NONE, Guard, Kind, Op
 
 LOGIC = ("and", "or", "not")
+POSITIONS = frozenset({"diagonal", "window"})
 
 
 @dataclass(slots=True)
@@ -49,7 +50,8 @@ def peeled(kernel: KernelView) -> Iterator[Peeled]:
             if plain is masked or not _same_work(kernel, plain, masked):
                 continue
             for edge, mask in masked.masks.items():
-                if edge not in plain.masks:
+                # a mask of the diagonal may look like one of a window: the interior has neither
+                if not plain.masks.keys() & (POSITIONS if edge in POSITIONS else {edge}):
                     place = next(iter(plain.fetches.values()))[0]
                     yield Peeled(edge, mask, place, "the same work stands elsewhere without the mask")
 
