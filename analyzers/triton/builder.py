@@ -159,6 +159,7 @@ class Builder:
     def body(self) -> Body:
         """The finished body: loop variables that the loop never changes are replaced by their value before it."""
         new, survivors = self._numbering()
+        self._mark_used_atomics()
 
         def renumber(values: Sequence[int]) -> tuple[int, ...]:
             return tuple(new[value] if value >= 0 else value for value in values)
@@ -213,6 +214,16 @@ class Builder:
         )
         self.renumbered = new
         return Body(ops, loops, tuple(dict.fromkeys(self.mentions)), tuple(dict.fromkeys(self.unresolved)))
+
+    def _mark_used_atomics(self) -> None:
+        """Says of each atomic whether anything reads what it returns."""
+        atomics = [value for value, draft in enumerate(self.ops) if draft.kind is Kind.ATOMIC]
+        if atomics:
+            used = {arg for draft in self.ops for arg in draft.args}
+            used |= {guard.value for draft in self.ops for guard in draft.guards}
+            for value in atomics:
+                draft = self.ops[value]
+                draft.attrs = {**draft.attrs, "returns": value in used}
 
     def _numbering(self) -> tuple[list[int], list[int]]:
         """New number of each operation, and the old numbers of those that stay."""

@@ -423,3 +423,44 @@ def test_tuple_assignment_rotates_values() -> None:
     carried = {one.variable: one for one in lowered.loops[0].carried}
     assert carried["a"].next == carried["b"].phi
     assert lowered.ops[carried["b"].next].kind is Kind.LOAD
+
+
+def test_inline_asm_with_several_registers_and_results() -> None:
+    lowered = body("""
+    @triton.jit
+    def k(p, q):
+        a, b = tl.load(p), tl.load(q)
+        lo, hi = tl.inline_asm_elementwise(
+            asm='''
+            {
+            .reg .pred big;
+            .reg .b16 pair;
+            setp.gt.f32 big, $2, 0f3F800000;
+            cvt.rn.satfinite.e4m3x2.f32 pair, $2, $3;
+            @big shfl.sync.bfly.b32 $0, $2, 16, 31, -1;
+            mov.b16 $1, pair;
+            }
+            ''',
+            constraints="=r,=h,r,r", args=[a, b], dtype=(tl.int32, tl.int16), is_pure=False, pack=1)
+        tl.store(p, lo + hi)
+    """)
+    convert = one(lowered, Kind.CAST)
+    assert (convert.dtype, convert.attrs["packed"], convert.attrs["saturate"]) == ("f8e4m3", 2, True)
+    assert [form(lowered, arg) for arg in convert.args] == ["load(p, -)", "load(q, -)"]
+    shuffle = one(lowered, Kind.SHUFFLE)
+    assert shuffle.name == "xor"
+    assert [lowered.ops[guard.value].name for guard in shuffle.guards] == ["gt"]
+    low, high = (lowered.ops[at] for at in find(lowered, Kind.ASM, "asm"))
+    assert (low.dtype, high.dtype) == ("i32", "i16")
+    assert lowered.ops[high.args[0]].kind is Kind.CAST
+
+
+def test_atomics_say_whether_their_result_is_used() -> None:
+    lowered = body("""
+    @triton.jit
+    def k(p, q):
+        ticket = tl.atomic_add(p, 1)
+        tl.atomic_max(q + ticket, 3)
+    """)
+    used, unused = (lowered.ops[at] for at in find(lowered, Kind.ATOMIC))
+    assert (used.attrs["returns"], unused.attrs["returns"]) == (True, False)
