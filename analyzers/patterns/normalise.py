@@ -15,22 +15,29 @@ from d2k.spec.facts import Kind, Op
 
 @dataclass(frozen=True, slots=True)
 class Transformed:
-    """`value` combines data of `fetch` with `statistic`, which was taken of the same array.
+    """`value`, an operation called `value_name`, combines data of `fetch` with `statistic`, taken of the same array.
 
     `again` says that the statistic was taken of another fetch of that array.
     """
 
     statistic: Statistic
     value: int
+    value_name: str
     fetch: int
     again: bool
+
+
+REDUCES = frozenset({Kind.REDUCE, Kind.REDUX, Kind.SHUFFLE})
 
 
 def transformed(view: BodyView) -> Iterator[Transformed]:
     """Every combination of fetched data with statistics of the same array that reaches memory outside the block."""
     data = flow(view)
-    written = frozenset(data.back(data.outputs()))
+    # element by element: what is reduced again on its way out is no transformed data
+    written = frozenset(data.back(data.outputs(), lambda op: op.kind not in REDUCES))
     for one in statistics(view):
+        if view.op(one.value).kind is Kind.SCAN:
+            continue
         arrays = {root for fetch in one.fetches for root in memory_of(view, fetch)}
         inside = frozenset(data.back((one.value,), lambda op: op.kind is not Kind.MMA))
         for value in sorted(data.forward((one.value,), _derives)):
@@ -39,7 +46,7 @@ def transformed(view: BodyView) -> Iterator[Transformed]:
                 continue
             for fetch in _raw(view, op):
                 if set(memory_of(view, fetch)) & arrays:
-                    yield Transformed(one, value, fetch, fetch not in one.fetches)
+                    yield Transformed(one, value, op.name, fetch, fetch not in one.fetches)
 
 
 def _derives(op: Op) -> bool:

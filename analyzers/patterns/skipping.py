@@ -146,20 +146,25 @@ def _moves(view: BodyView, value: int, moving: frozenset[int]) -> bool:
 
 def touching_tiles(view: BodyView, address: int) -> tuple[Polynomial, ...]:
     """Offsets in an address that are a multiple of a tile's extent: `pid * BLOCK` beside `arange(BLOCK)`."""
+    return tuple(offset for offset, _ in tiled_offsets(view, address))
+
+
+def tiled_offsets(view: BodyView, address: int) -> tuple[tuple[Polynomial, Polynomial], ...]:
+    """As `touching_tiles`, each with the extent of its tile."""
     numbers = numbering(view)
-    found: list[Polynomial] = []
+    found: list[tuple[Polynomial, Polynomial]] = []
     for at in index_cone(view, address):
         op = view.op(at)
         if op.kind is Kind.ELEMENTWISE and op.name == "add" and len(op.args) == 2:
             for offset, inner in (op.args, op.args[::-1]):
                 extent = _extent(view, view.strip(inner))
                 if extent is not None and not differs_within(view, offset) and _steps_by(view, offset, extent):
-                    found.append(numbers.index(offset))
+                    found.append((numbers.index(offset), extent))
         elif op.kind is Kind.SHAPE and op.name == "block_pointer" and op.shape is not None:
             rank = len(op.shape)
             for offset, dim in zip(op.args[-rank:], op.shape, strict=True):
                 if _steps_by(view, offset, numbers.index(dim)):
-                    found.append(numbers.index(offset))
+                    found.append((numbers.index(offset), numbers.index(dim)))
     return tuple(found)
 
 

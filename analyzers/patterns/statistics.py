@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from d2k.analyzers.core.view import BodyView
-from d2k.analyzers.patterns.addresses import memory_of
+from d2k.analyzers.patterns.addresses import indices, memory_of
 from d2k.analyzers.patterns.carried import cells
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.memo import memo
@@ -116,26 +116,43 @@ def _kind(view: BodyView, term: int, family: str) -> str:
         return "amax" if op.kind is Kind.ELEMENTWISE and op.name == "abs" else "max"
     if family != "sum":
         return ""
-    if op.kind is Kind.ELEMENTWISE and op.name in ("mul", "fma"):
-        left, right = op.args[:2]
-        if isinstance(view.fold(left), (int, float)) or isinstance(view.fold(right), (int, float)):
-            return "sum"
-        return "sumsq" if _same(view, left, right) else "dot"
     if op.kind is Kind.ELEMENTWISE and op.name in ("exp", "exp2"):
         return "expsum"
-    return "sum"
+    streams = _streams(view, _factors(view, term))
+    if len(set(streams)) >= 2:
+        return "dot"
+    return "sumsq" if len(streams) >= 2 else "sum"
 
 
-def _same(view: BodyView, left: int, right: int) -> bool:
-    """Both are the same element, perhaps shifted: x and x, or x - mean and x - mean."""
-    if view.strip(left) == view.strip(right):
-        return True
+def _factors(view: BodyView, term: int) -> tuple[int, ...]:
+    """What a term is a product of; an fma counts for its product."""
+    found: list[int] = []
+    stack = [term]
+    while stack:
+        at = view.strip(stack.pop())
+        op = view.op(at)
+        if op.kind is Kind.ELEMENTWISE and (op.name == "mul" or (op.name == "fma" and at == view.strip(term))):
+            stack.extend(op.args[:2])
+        else:
+            found.append(at)
+    return tuple(found)
+
+
+def _streams(view: BodyView, factors: tuple[int, ...]) -> list[frozenset[int]]:
+    """For each factor that goes on along all indices the arrays that it reads; weights and row numbers are left out."""
     data = flow(view)
-    through = _no_reduction
-    a = frozenset(root for one in data.fetches(left, through) for root in memory_of(view, one))
-    b = frozenset(root for one in data.fetches(right, through) for root in memory_of(view, one))
-    return a == b and bool(a)
+    fetched = [data.fetches(factor, _no_reduction) for factor in factors]
+    extents = {fetch: indices(view, fetch) for fetches in fetched for fetch in fetches}
+    widest = max((len(extent) for extent in extents.values()), default=0)
+    found: list[frozenset[int]] = []
+    for fetches in fetched:
+        wide = [fetch for fetch in fetches if len(extents[fetch]) == widest]
+        if wide:
+            found.append(frozenset(root for fetch in wide for root in memory_of(view, fetch)))
+    return found
 
 
 def _no_reduction(op: Op) -> bool:
-    return op.kind not in (Kind.REDUCE, Kind.SCAN, Kind.MMA, Kind.REDUX, Kind.PHI)
+    if op.kind is Kind.PHI:
+        return op.name == "if"
+    return op.kind not in (Kind.REDUCE, Kind.SCAN, Kind.MMA, Kind.REDUX)

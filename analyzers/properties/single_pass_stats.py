@@ -12,12 +12,13 @@ from collections.abc import Iterable
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.loops import index_cone, where
+from d2k.analyzers.patterns.loops import where
 from d2k.analyzers.patterns.normalise import Transformed, transformed
-from d2k.analyzers.patterns.skipping import touching_tiles
+from d2k.analyzers.patterns.numbering import numbering
+from d2k.analyzers.patterns.skipping import tiled_offsets
 from d2k.analyzers.patterns.softmax import running_softmaxes
 from d2k.analyzers.patterns.statistics import statistics
-from d2k.spec.facts import NONE, Kind
+from d2k.spec.facts import NONE, Kind, Op
 from d2k.spec.finding import FoundValue, Status
 
 GROUP = 256
@@ -30,7 +31,7 @@ def detect(kernel: KernelView) -> Detection:
     running = tuple(_online(kernel))
     if running:
         return running
-    found = tuple(transformed(kernel))
+    found = tuple(_needed(transformed(kernel)))
     again = [one for one in found if one.again]
     if again:
         one = again[0]
@@ -50,6 +51,19 @@ def detect(kernel: KernelView) -> Detection:
     return Miss(detail="no statistic is taken")
 
 
+def _needed(pairs: Iterable[Transformed]) -> Iterable[Transformed]:
+    """Statistics that normalise, centre, scale or correct the data; a dot product corrects only if it is subtracted."""
+    kept = [one for one in pairs if one.value_name in ("mul", "div", "sub", "fma", "add")]
+    for one in kept:
+        same = [other for other in kept if other.statistic.value == one.statistic.value]
+        names = {other.value_name for other in same}
+        if one.statistic.kinds == {"dot"} and not ("sub" in names or {"mul", "add"} <= names):
+            continue
+        if names == {"add"}:
+            continue
+        yield one
+
+
 def _match(kernel: KernelView, found: tuple[Transformed, ...]) -> Match:
     words = {WORDS[kind] for one in found for kind in one.statistic.kinds}
     attributes: dict[str, FoundValue] = {"stat": tuple(sorted(words))}
@@ -65,8 +79,7 @@ def _match(kernel: KernelView, found: tuple[Transformed, ...]) -> Match:
 
 
 def _method(kernel: KernelView, found: Iterable[Transformed]) -> str:
-    """online: a loop carries the statistic while it transforms; blockwise: each group of a row has its own;
-    else row_cached."""
+    """online: a loop carries the statistic while it transforms; blockwise: each group has its own; else row_cached."""
     methods = {_one_method(kernel, one) for one in found}
     return next(word for word in ("online", "row_cached", "blockwise") if word in methods)
 
@@ -79,27 +92,29 @@ def _one_method(kernel: KernelView, one: Transformed) -> str:
 
 
 def _is_group(kernel: KernelView, one: Transformed) -> bool:
-    """The reduction leaves several groups of one fetched row, or covers a block of neighbours whose number the
-    block index counts."""
+    """The reduction leaves several groups of one row, or covers neighbours of the next block's elements."""
     op = kernel.op(one.statistic.value)
     if op.kind is not Kind.REDUCE or not op.args:
         return False
-    if any(_counts_groups(kernel, place) for place in where(kernel, one.fetch) if place != NONE):
-        return True
     axis = op.attrs.get("axis")
-    operand = op.args[0]
-    reshaped = [
-        at
-        for at in kernel.walk(operand, lambda inner: inner.kind in (Kind.ELEMENTWISE, Kind.CAST, Kind.SHAPE))
-        if kernel.op(at).kind is Kind.SHAPE and kernel.op(at).name == "reshape"
-    ]
-    return bool(reshaped) and axis is not None
+    kinds = (Kind.ELEMENTWISE, Kind.CAST, Kind.SHAPE)
+    behind = kernel.walk(op.args[0], lambda inner: inner.kind in kinds)
+    if axis is not None and any(kernel.op(at).kind is Kind.SHAPE and kernel.op(at).name == "reshape" for at in behind):
+        return True
+    return any(_counts_groups(kernel, place, op) for place in where(kernel, one.fetch) if place != NONE)
 
 
-def _counts_groups(kernel: KernelView, place: int) -> bool:
-    """A block's elements are the neighbours of the previous block's: `group * 128 + arange(128)`."""
-    sizes = [dim for at in index_cone(kernel, place) if kernel.op(at).kind is Kind.ARANGE for dim in kernel.op(at).args]
-    return bool(touching_tiles(kernel, place)) and all((kernel.fold_int(size) or 0) <= GROUP for size in sizes)
+def _counts_groups(kernel: KernelView, place: int, reduction: Op) -> bool:
+    """The reduced elements lie beside those of the next block, as in `group * 128 + arange(128)`, and are few."""
+    shape = kernel.op(reduction.args[0]).shape
+    axis = reduction.attrs.get("axis")
+    if shape is None or not shape:
+        return False
+    reduced = shape if not isinstance(axis, int) else (shape[axis],)
+    numbers = numbering(kernel)
+    extents = [numbers.index(dim) for dim in reduced]
+    small = all((kernel.fold_int(dim) or 0) <= GROUP for dim in reduced)
+    return small and any(extent in extents for _, extent in tiled_offsets(kernel, place))
 
 
 def _online(kernel: KernelView) -> Iterable[Match]:
