@@ -26,6 +26,8 @@ from d2k.spec.finding import FoundValue, Reason, Status
 
 MAX_RADIUS = 64
 """Wider borders than this are distances of another kind."""
+NEAR = 16
+"""Places farther apart than this are other tiles, not neighbours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +296,11 @@ def _neighbours(kernel: KernelView, group: list[int]) -> bool:
     steps = {abs(n) for m, n in source.items() if len(m) == 1 and differs_within(kernel, numbers.example(m[0]))}
     apart = [difference(_one(kernel, where(kernel, other)), source) for other in group[1:]]
     return all(len(one) == 1 for one in apart) and any(
-        times % step == 0 for one in apart for monomial, times in one.items() for step in steps if not monomial
+        times % step == 0 and abs(times) < NEAR * step
+        for one in apart
+        for monomial, times in one.items()
+        for step in steps
+        if not monomial
     )
 
 
