@@ -153,15 +153,28 @@ def _pointwise(op: Op) -> bool:
 
 
 def _is_row_scalar(kernel: KernelView, value: int) -> bool:
-    """Read from memory, one number for a whole row."""
+    """Read from memory, one number for each row: it does not go along an axis that the kernel sums over."""
     inner = kernel.strip(value)
     if not flow(kernel).is_fetch(inner):
         return False
-    dims = kernel.dims(value)
-    if dims is None or sum(dim != 1 for dim in dims) > (0 if len(dims) <= 1 else 1):
+    shape = kernel.op(inner).shape
+    if shape is None:
         return False
-    # a thread's own element is no number for a row
-    return bool(dims) or not differs_within(kernel, flow(kernel).source_address(inner))
+    if not shape:
+        # a thread's own element is no number for a row
+        return bool(kernel.op(value).shape) or not differs_within(kernel, flow(kernel).source_address(inner))
+    numbers = numbering(kernel)
+    summed = [numbers.index(dim) for dim in _summed_extents(kernel)]
+    return len(shape) == 1 and bool(summed) and numbers.index(shape[0]) not in summed
+
+
+def _summed_extents(kernel: KernelView) -> Iterator[int]:
+    """Extents of the axes of tiles of rows that sums are taken along."""
+    for value in kernel.values(Kind.REDUCE, name="sum"):
+        axis = kernel.op(value).attrs.get("axis")
+        shape = kernel.op(kernel.op(value).args[0]).shape
+        if shape and len(shape) >= 2 and isinstance(axis, int) and -len(shape) <= axis < len(shape) and axis != 0:
+            yield shape[axis]
 
 
 _ATTENTION = """
