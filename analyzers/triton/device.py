@@ -136,6 +136,8 @@ class Device(Lowering):
         self.language = "triton"
         self.blocks: Mapping[str, tuple[int | str, ...]] = {}
         """Block shapes of descriptors that host code made, by kernel parameter."""
+        self.dtypes: Mapping[str, str] = {}
+        """Element types of what parameters point to, where host code says them."""
         self.kernel_params: dict[str, int] = {}
 
     def kernel(self, kernel: KernelDef, bound: Mapping[str, Value]) -> None:
@@ -317,7 +319,7 @@ class Device(Lowering):
             draft = self.b.ops[owner]
             match name:
                 case "dtype" | "type":
-                    return DType(draft.dtype, owner)
+                    return DType(draft.dtype or self.element_type(owner), owner)
                 case "shape" if draft.shape:
                     return Tup(draft.shape)
                 case "layout" if self.is_descriptor(owner):
@@ -387,6 +389,40 @@ class Device(Lowering):
             return self.b.const(size, self.place(node))
         found = self.kernel_params.get(size)
         return self.b.emit(Kind.CONST, size, (), self.place(node)) if found is None else found
+
+    def element_type(self, address: int) -> str | None:
+        """The element type of what an address or descriptor points to, where host code says it."""
+        for _ in range(64):
+            draft = self.b.ops[address]
+            if draft.kind is Kind.PARAM:
+                return self.dtypes.get(draft.name)
+            if draft.kind is Kind.ELEMENTWISE and draft.name in ("add", "sub"):
+                address = next((arg for arg in draft.args if self._points(arg)), NONE)
+            elif draft.kind is Kind.PHI and draft.args:
+                address = draft.args[1] if draft.name == "if" else draft.args[0]
+            elif draft.kind in (Kind.SHAPE, Kind.CONTROL, Kind.DESCRIPTOR) and draft.args:
+                address = draft.args[0]
+            else:
+                return None
+            if address < 0:
+                return None
+        return None
+
+    def _points(self, value: int) -> bool:
+        """Whether a parameter with a known element type is behind a sum."""
+        for _ in range(64):
+            draft = self.b.ops[value]
+            if draft.kind is Kind.PARAM:
+                return draft.name in self.dtypes
+            follow = draft.kind in (Kind.SHAPE, Kind.CONTROL, Kind.DESCRIPTOR, Kind.PHI) or (
+                draft.kind is Kind.ELEMENTWISE and draft.name in ("add", "sub")
+            )
+            if not follow or not draft.args:
+                return False
+            value = draft.args[1] if draft.kind is Kind.PHI and draft.name == "if" else draft.args[0]
+            if value < 0:
+                return False
+        return False
 
     def transposed(self, value: int, node: ast.AST) -> int:
         shape = self.b.ops[value].shape

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from d2k.analyzers.triton import reach, variants
 from d2k.analyzers.triton.builder import Builder, TooLarge
 from d2k.analyzers.triton.device import Device, is_constexpr, parameters
-from d2k.analyzers.triton.host import Host
+from d2k.analyzers.triton.host import Context, Host
 from d2k.analyzers.triton.interp import Interp, NotConstant
 from d2k.analyzers.triton.lowering import defaults
 from d2k.analyzers.triton.module import Library, Module, index
@@ -62,6 +62,8 @@ class Reading:
     kernels: dict[int, KernelDef] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     relevance: Relevance = field(default_factory=lambda: Relevance(()))
+    contexts: dict[int, Context] = field(default_factory=dict)
+    """What the `forward` of each class stores for its `backward`, by the identity of the class."""
     called: frozenset[int] = frozenset()
     """Device functions that other ones call by name."""
     ops: int = 0
@@ -202,6 +204,8 @@ def _lower(
     func = Func(node, module, name)
     owner = around[-1] if around else None
     cls = Class(owner, module) if isinstance(owner, ast.ClassDef) else None
+    if cls is not None and node.name == "backward":
+        host.context = reading.contexts.get(id(owner), host.context)
     problem = ""
     if reading.ops > MAX_TOTAL_OPS:
         problem = "the file has more host code than is analysed"
@@ -213,6 +217,8 @@ def _lower(
         except RecursionError:
             problem = f"`{name}` is nested too deeply to be analysed"
     reading.ops += len(host.b.ops)
+    if cls is not None and node.name == "forward":
+        reading.contexts[id(owner)] = host.stored
     if problem:
         reading.problems.append(Problem(module.place(node), problem))
     return Lowered(func, name, host, host.b.body(), problem)
@@ -360,7 +366,7 @@ def _kernel(
         kernel.name,
         kernel.func.module.place(kernel.func.node),
         kernel.language,
-        _params(kernel, reading.interp, pointers, numbers),
+        _params(kernel, reading.interp, pointers, numbers, [spec.dtypes for spec in found]),
         how,
         tuple(made),
         attrs,
@@ -368,13 +374,17 @@ def _kernel(
 
 
 def _shares(builder: Builder, other: variants.Spec, spec: variants.Spec) -> bool:
-    return other.bound == spec.bound and other.blocks == spec.blocks and builder.agrees(spec.constants)
+    return _frame(other) == _frame(spec) and builder.agrees(spec.constants)
+
+
+def _frame(spec: variants.Spec) -> tuple[object, ...]:
+    return spec.bound, spec.blocks, spec.dtypes
 
 
 def _lower_kernel(reading: Reading, kernel: KernelDef, spec: variants.Spec, inlined: set[int]) -> tuple[Builder, Body]:
     builder = Builder(spec.constants)
     device = Device(kernel.func.module, builder, reading.interp)
-    device.blocks = spec.blocks
+    device.blocks, device.dtypes = spec.blocks, spec.dtypes
     problem = ""
     try:
         device.kernel(kernel, spec.bound)
@@ -391,7 +401,13 @@ def _lower_kernel(reading: Reading, kernel: KernelDef, spec: variants.Spec, inli
     return builder, builder.body()
 
 
-def _params(kernel: KernelDef, interp: Interp, pointers: frozenset[str], numbers: frozenset[str]) -> tuple[Param, ...]:
+def _params(
+    kernel: KernelDef,
+    interp: Interp,
+    pointers: frozenset[str],
+    numbers: frozenset[str],
+    dtypes: Sequence[Mapping[str, str]],
+) -> tuple[Param, ...]:
     node = kernel.func.node
     if isinstance(node, ast.Lambda):
         return ()
@@ -407,7 +423,9 @@ def _params(kernel: KernelDef, interp: Interp, pointers: frozenset[str], numbers
     for one in parameters(node):
         constexpr = is_constexpr(one, kernel.func.module)
         pointer = True if one.arg in pointers else (False if constexpr or one.arg in numbers else None)
-        found.append(Param(one.arg, constexpr, pointer, None, given.get(one.arg)))
+        named = {types.get(one.arg) for types in dtypes}
+        dtype = named.pop() if len(named) == 1 and pointer else None
+        found.append(Param(one.arg, constexpr, pointer, dtype, given.get(one.arg)))
     return tuple(found)
 
 

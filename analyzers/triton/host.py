@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from d2k.analyzers.triton import gluon_calls
 from d2k.analyzers.triton.builder import NO_ATTRS, Builder
 from d2k.analyzers.triton.device import initial_value, parameters
 from d2k.analyzers.triton.interp import Interp, NotConstant
-from d2k.analyzers.triton.lowering import Call, Env, Frame, Lowering, defaults
+from d2k.analyzers.triton.lowering import FALLS, Call, Env, Flow, Frame, Lowering, defaults
 from d2k.analyzers.triton.module import Module
 from d2k.analyzers.triton.relevance import Relevance
 from d2k.analyzers.triton.tuning import OPTIONS
@@ -73,6 +73,23 @@ METHOD_ALLOCATIONS: Mapping[str, str] = {
     "new_empty_strided": "empty_strided",
 }
 ATTRIBUTE_METHODS = words("numel dim ndimension element_size is_contiguous data_ptr nelement get_device storage_offset")
+KEEPING = words(
+    "contiguous reshape transpose t permute flatten squeeze unsqueeze detach clone cuda expand narrow movedim "
+    "unflatten repeat requires_grad_ index_select pin_memory view_as reshape_as expand_as swapaxes"
+)
+"""Methods whose result has the element type of the tensor."""
+VIEWS = frozenset({"T", "mT", "H", "mH", "data"})
+"""Attributes that are tensors of the same elements."""
+CASTING: Mapping[str, str] = {
+    "half": "f16",
+    "bfloat16": "bf16",
+    "float": "f32",
+    "double": "f64",
+    "int": "i32",
+    "long": "i64",
+    "bool": "bool",
+    "char": "i8",
+}
 WRAPPERS = frozenset(
     {
         "torch.library.wrap_triton",
@@ -98,6 +115,17 @@ class Site:
     options: Mapping[str, Value]
 
 
+CONTEXTS = ("ctx", "context")
+
+
+@dataclass(slots=True)
+class Context:
+    """What an autograd function's `forward` leaves for its `backward`: constants, and attributes of parameters."""
+
+    constants: dict[str, Value] = field(default_factory=dict)
+    flags: dict[str, Mapping[str, AttrValue]] = field(default_factory=dict)
+
+
 class Host(Lowering):
     """Lowers one host function, or the code of the module itself."""
 
@@ -110,6 +138,9 @@ class Host(Lowering):
         """Kernels that are used otherwise than by a launch, by the identity of their node."""
         self.called: set[int] = set()
         """Functions at hand that are called but not lowered in place, by the identity of their node."""
+        self.context = Context()
+        """What `forward` stored in the context that this function, `backward`, gets."""
+        self.stored = Context()
         self.operators = operators
         self.relevance = relevance
         self._globals: dict[str, Value] = {}
@@ -189,6 +220,20 @@ class Host(Lowering):
             self.referenced.add(id(value.func.node))
         return value
 
+    def run_Assert(self, node: ast.Assert) -> Flow:
+        """An assertion about element types makes them known: `assert x.dtype == torch.float16`."""
+        tests = (
+            node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else [node.test]
+        )
+        for test in tests:
+            if isinstance(test, ast.Compare) and all(isinstance(one, ast.Eq) for one in test.ops):
+                values = [self.eval(one) for one in (test.left, *test.comparators) if _names_dtype(one)]
+                known = next((one.name for one in values if isinstance(one, DType) and one.name), None)
+                for one in values:
+                    if isinstance(one, DType) and one.of != NONE and self.b.ops[one.of].dtype is None:
+                        self.b.ops[one.of].dtype = known
+        return FALLS
+
     # attributes and items
 
     def query(self, name: str, owner: int, node: ast.AST) -> int:
@@ -203,7 +248,8 @@ class Host(Lowering):
         if key in self._queries:
             return self._queries[key]
         attrs = NO_ATTRS if kind is Kind.ATTRIBUTE else {"index": index}
-        value = self.b.emit(kind, name, (owner,), self.place(node), attrs)
+        dtype = self.b.ops[owner].dtype if name in VIEWS else None
+        value = self.b.emit(kind, name, (owner,), self.place(node), attrs, dtype)
         if not self.b.guards and self.b.loop == NONE:
             self._queries[key] = value
         return value
@@ -223,6 +269,13 @@ class Host(Lowering):
             return DType(draft.dtype, owner)
         if name == "shape" and draft.shape:
             return Tup(draft.shape)
+        if name in VIEWS:
+            return self.query(name, owner, node)
+        if draft.kind is Kind.PARAM and draft.name in CONTEXTS:
+            if name in self.context.constants:
+                return self.context.constants[name]
+            if name in self.context.flags:
+                return self.b.emit(Kind.PARAM, name, (), self.place(node), self.context.flags[name])
         return Bound(owner, name)
 
     def _field(self, cls: Class, whole: int, name: str, node: ast.AST) -> Value:
@@ -303,8 +356,22 @@ class Host(Lowering):
 
     def store_attribute(self, target: ast.Attribute, value: Value) -> None:
         super().store_attribute(target, value)
+        if isinstance(target.value, ast.Name) and target.value.id in CONTEXTS:
+            self._remember(target.attr, value)
         args = (self.ref(value, target),)
         self.b.emit(Kind.HOST_CALL, "setattr", args, self.place(target), {"target": self.dotted(target)})
+
+    def _remember(self, name: str, value: Value) -> None:
+        """Keeps what another body can know of a value: its constant, or the parameter that it is."""
+        if isinstance(value, (Literal, Func, KernelDef, Named)):
+            self.stored.constants[name] = value
+        elif isinstance(value, int):
+            draft = self.b.ops[value]
+            known = self.b.known[value]
+            if known is not UNKNOWN:
+                self.stored.constants[name] = Literal(known)
+            elif draft.kind is Kind.PARAM and draft.attrs:
+                self.stored.flags[name] = draft.attrs
 
     # calls
 
@@ -500,7 +567,8 @@ class Host(Lowering):
             attrs["rank"] = len(sizes)
             if UNKNOWN not in known:
                 attrs["block"] = tuple(one for one in known if one is not UNKNOWN)
-        return self.b.emit(Kind.DESCRIPTOR, "", tuple(args), self.place(node), attrs, None, sizes)
+        dtype = None if args[0] == NONE else self.b.ops[args[0]].dtype
+        return self.b.emit(Kind.DESCRIPTOR, "", tuple(args), self.place(node), attrs, dtype, sizes)
 
     def method(self, owner: Value, name: str, call: Call) -> Value:
         node = call.node
@@ -586,7 +654,22 @@ class Host(Lowering):
             return self.query(name, owner, node)
         if name in METHOD_ALLOCATIONS:
             return self._allocation(METHOD_ALLOCATIONS[name], f".{name}", call, owner)
-        return self.host_call(f".{name}", call, (owner,))
+        value = self.host_call(f".{name}", call, (owner,))
+        self.b.ops[value].dtype = self._method_dtype(owner, name, call)
+        return value
+
+    def _method_dtype(self, owner: int, name: str, call: Call) -> str | None:
+        """The element type of what a tensor's method returns."""
+        if name in KEEPING:
+            return self.b.ops[owner].dtype
+        if name in CASTING:
+            return CASTING[name]
+        if name in ("to", "type", "view"):
+            for one in (*call.args, *call.keywords.values()):
+                if isinstance(one, DType):
+                    return one.name
+            return self.b.ops[owner].dtype if name != "type" else None
+        return None
 
     def _class_method(self, cls: Class, name: str, call: Call) -> Value:
         """`Function.apply` runs `forward`; anything else that the class does not define is a call by name."""
@@ -697,6 +780,13 @@ class Host(Lowering):
                 return (self.ref(grid, node),)
             case _:
                 return ()
+
+
+def _names_dtype(node: ast.expr) -> bool:
+    """`x.dtype` or `torch.float16`: an expression that costs nothing to look at."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
 
 
 def _is_kernel(value: Value) -> bool:

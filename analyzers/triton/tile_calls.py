@@ -546,7 +546,8 @@ def _load(device: Device, a: Args) -> Value:
     attrs = _access(device, a, address)
     if other != NONE:
         attrs["other"] = True
-    return device.b.emit(Kind.LOAD, "load", args, device.place(a.node), attrs, None, shape)
+    dtype = device.element_type(address)
+    return device.b.emit(Kind.LOAD, "load", args, device.place(a.node), attrs, dtype, shape)
 
 
 def _store(device: Device, a: Args) -> Value:
@@ -655,7 +656,7 @@ def _descriptor_load(device: Device, a: Args) -> Value:
         (descriptor, NONE, *indices),
         device.place(a.node),
         _descriptor_attrs(a),
-        None,
+        device.element_type(descriptor),
         device.block_shape(descriptor, a.node),
     )
 

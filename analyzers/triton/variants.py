@@ -27,6 +27,9 @@ COMPUTED = "computed"
 """Stands for a launch option that is given, but not as a constant."""
 
 
+TENSORS = frozenset({Kind.HOST_ALLOC, Kind.HOST_CALL, Kind.PARAM, Kind.ATTRIBUTE, Kind.DESCRIPTOR})
+"""Host operations whose element type is that of a tensor, not of a number."""
+
 Block = tuple[int | str, ...]
 """A descriptor's block shape: sizes, or names of the kernel's constants."""
 
@@ -49,6 +52,7 @@ class Spec:
     launch: Launch
     bound: dict[str, Value]
     blocks: dict[str, Block]
+    dtypes: dict[str, str]
     chosen_by: str
     sites: tuple[tuple[str, int], ...] = ()
     tuned: tuple[str, ...] = ()
@@ -61,6 +65,8 @@ class _Given:
     options: dict[str, Constant] = field(default_factory=dict)
     bound: dict[str, Value] = field(default_factory=dict)
     blocks: dict[str, Block] = field(default_factory=dict)
+    dtypes: dict[str, str] = field(default_factory=dict)
+    """Element types of tensors, by parameter, where host code says them."""
     captured: set[str] = field(default_factory=set)
     """Names of constants that come from the function around the kernel."""
     sites: list[tuple[str, int]] = field(default_factory=list)
@@ -177,6 +183,9 @@ def _take(builder: Builder, name: str, value: Value, choice: Choices, given: _Gi
         block = _block(builder, value)
         if block is not None:
             given.blocks[name] = block
+        dtype = builder.ops[value].dtype
+        if dtype is not None and builder.ops[value].kind in TENSORS:
+            given.dtypes[name] = dtype
 
 
 def _block(builder: Builder, value: int) -> Block | None:
@@ -211,7 +220,7 @@ def _distinct(given: Iterable[_Given]) -> list[_Given]:
 
 def _content(one: _Given) -> tuple[object, ...]:
     types = {name: type(value) for name, value in one.constants.items()}  # 1 and True are different constants
-    return one.constants, types, one.options, one.bound, one.blocks
+    return one.constants, types, one.options, one.bound, one.blocks, one.dtypes
 
 
 def _defaults(kernel: KernelDef, interp: Interp) -> dict[str, Constant]:
@@ -258,7 +267,7 @@ def _spec(
     if config is None and kernel.heuristics:
         chosen = "heuristic"
     known = {name: value for name, value in constants.items() if name in names}
-    return Spec(known, _launch(options), bound, blocks, chosen, tuple(given.sites), tuned)
+    return Spec(known, _launch(options), bound, blocks, dict(given.dtypes), chosen, tuple(given.sites), tuned)
 
 
 def _tune(name: str, value: object, constants: dict[str, Constant], bound: dict[str, Value]) -> None:
@@ -354,6 +363,7 @@ def _unique(found: Sequence[Spec]) -> list[Spec]:
             one.launch.cooperative,
             tuple(one.launch.options.items()),
             tuple(sorted(one.blocks.items())),
+            tuple(sorted(one.dtypes.items())),
             tuple(sorted(one.bound)),
             tuple(id(value) if isinstance(value, (Func, KernelDef)) else str(value) for value in one.bound.values()),
         )

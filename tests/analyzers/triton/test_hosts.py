@@ -381,3 +381,61 @@ def run(x, y):
     launch = one(found.functions[0].body, Kind.LAUNCH)
     assert len(launch.calls) == 1
     assert found.kernels[0].variants[0].constants["BLOCK"] == 64
+
+
+DTYPES = {
+    "allocation": "w = torch.empty(64, dtype=torch.bfloat16)",
+    "cast": "w = x.to(torch.bfloat16).contiguous()",
+    "method": "w = x.view(-1).bfloat16()",
+    "assertion": "w = x\n    assert x.is_contiguous() and x.dtype == torch.bfloat16",
+    "chain": "w = x\n    assert y.dtype == x.dtype == torch.bfloat16",
+    "transposed": "w = torch.zeros((4, 4), dtype=torch.bfloat16).T",
+}
+
+
+@pytest.mark.parametrize("source", sorted(DTYPES))
+def test_element_types_that_host_code_says_reach_the_kernel(source: str) -> None:
+    code = f"""
+@triton.jit
+def k(w, y, B: tl.constexpr):
+    i = tl.arange(0, B)
+    v = tl.load(w + i + tl.program_id(0) * B)
+    if w.dtype.element_ty == tl.bfloat16:
+        v = v * 2
+    tl.store(y + i, v)
+
+def run(x, y):
+    {DTYPES[source]}
+    k[(1,)](w, y, 16)
+"""
+    found = kernel(code)
+    lowered = found.variants[0].body
+    assert one(lowered, Kind.LOAD).dtype == "bf16"
+    assert next(param for param in found.params if param.name == "w").dtype == "bf16"
+    assert len([at for at in find(lowered, Kind.ELEMENTWISE, "mul") if lowered.ops[at].dtype == "bf16"]) == 1
+
+
+def test_constants_that_forward_leaves_for_backward() -> None:
+    code = (
+        K
+        + """
+class F(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, causal=True):
+        ctx.block = 2 * 32
+        ctx.causal = causal
+        ctx.save_for_backward(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        k[(1,)](g, g, 1, ctx.block if ctx.causal else 16)
+        return g, None
+
+def run(x):
+    return F.apply(x)
+"""
+    )
+    found = kernel(code)
+    assert found.reach is Reach.LAUNCHED
+    assert {one.constants["BLOCK"] for one in found.variants} == {64, 16}
