@@ -10,7 +10,10 @@ from d2k.analyzers.patterns.addresses import memory_of
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.loops import index_cone, movers, trip_count, walked, where
 from d2k.analyzers.patterns.tiles import differs_within
-from d2k.spec.facts import NONE, Carried, Kind
+from d2k.spec.facts import NONE, Carried, Kind, Op
+
+MATRIX = 2
+"""Rank of a tile of state; a vector that a loop carries may be no more than a running sum."""
 
 MEETS = ("mul", "fma", "add", "sub", "max", "min", "div")
 
@@ -26,8 +29,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A variable that `loop` updates, and multiplies with data that it streams to make results: `use`. `fetches` are
-    the reads that it starts from."""
+    """A variable that `loop` updates, and from which it makes results in `use`. `fetches` are the reads that it
+    starts from."""
 
     phi: int
     loop: int
@@ -147,12 +150,14 @@ def _holds_tile(kernel: KernelView, carried: Carried) -> bool:
 def _result(
     kernel: KernelView, loop: int, carried: Carried, streams: frozenset[int], stores: frozenset[int]
 ) -> int | None:
-    """A product of the state with streamed data on the way to one of the loop's stores."""
+    """A store of the state itself, or a product of it with streamed data on the way to one of the loop's stores."""
     data = flow(kernel)
     own = frozenset(data.back((carried.next,)))
     if carried.phi not in own:
         return None
-    made = frozenset(data.forward((carried.phi,), lambda op: not (op.kind is Kind.PHI and op.loop == loop)))
+    made = frozenset(data.forward((carried.phi,), _same_iteration))
+    if len(kernel.op(carried.phi).shape or ()) >= MATRIX and made & stores:
+        return min(made & stores)
     for use in sorted(made):
         op = kernel.op(use)
         product = op.kind is Kind.MMA or (op.kind is Kind.ELEMENTWISE and op.name in ("mul", "fma"))
@@ -162,9 +167,13 @@ def _result(
         if not any(_is_of(kernel, side, carried.phi, loop) for side in sides):
             continue
         others = {fetch for side in sides for fetch in _sources(kernel, side, loop)}
-        if others & streams and stores & frozenset(data.forward((use,), lambda op: op.kind is not Kind.PHI)):
+        if others & streams and stores & frozenset(data.forward((use,), _same_iteration)):
             return use
     return None
+
+
+def _same_iteration(op: Op) -> bool:
+    return not (op.kind is Kind.PHI and op.name == "loop")
 
 
 def _is_of(kernel: KernelView, value: int, phi: int, loop: int) -> bool:
