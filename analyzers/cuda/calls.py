@@ -12,6 +12,7 @@ from d2k.analyzers.cuda.scope import FunctionRef
 from d2k.analyzers.cuda.syntax import Call, Init, Member, Name, Node, Opaque, Param, TypeName
 from d2k.analyzers.cuda.values import (
     ArrayRef,
+    Choice,
     Closure,
     External,
     Functions,
@@ -73,8 +74,10 @@ class Calls(Expressions):
             return self.method_call(callee, args, node)
         if isinstance(callee, SlotRef):
             held = self.slots.get(callee.slot)
-            if isinstance(held, (Closure, Functions, Obj, External)):
+            if isinstance(held, (Closure, Functions, Choice, Obj, External)):
                 return self.call(held, args, node)
+        if isinstance(callee, Choice):
+            return self.call(callee.items[0], args, node)
         if isinstance(callee, Obj):
             methods = self.class_member(callee.instance, "operator()", callee)
             if isinstance(methods, Functions):
@@ -214,7 +217,7 @@ class Calls(Expressions):
     def _argument(self, param: Param, arg: Thing, frame: Frame) -> Thing:
         """What a parameter is bound to: the caller's place for references, else a variable with a copy."""
         type_ = self.in_frame(frame, self.resolve, param.type)
-        if type_.reference or isinstance(arg, (Closure, Functions, External, CType, Method)):
+        if type_.reference or isinstance(arg, (Closure, Functions, Choice, External, CType, Method)):
             if isinstance(arg, Val) and type_.dtype is not None and not type_.pointer:
                 return self.convert(arg, replace(type_, reference=False))
             return arg
@@ -303,7 +306,7 @@ class Calls(Expressions):
                         found.setdefault(extent.name, Val(value))
                 for _ in pattern.dims:
                     bare = bare.element() if bare.dims else bare
-            if isinstance(arg, (Closure, Functions, External)):
+            if isinstance(arg, (Closure, Functions, Choice, External)):
                 return
             found[base.name] = bare
             return
@@ -374,7 +377,7 @@ class Calls(Expressions):
             if isinstance(target, Pointer):
                 self.spaces[target.id] = target.space
                 return Val(target.id, replace(type_, dtype=target.elem.dtype))
-        values = [self.operand(arg).id for arg in args if not isinstance(arg, (Closure, Functions, CType))]
+        values = [self.operand(arg).id for arg in args if not isinstance(arg, (Closure, Functions, Choice, CType))]
         kind = Kind.HOST_CALL if self.host else Kind.CALL
         index = self.emit(kind, type_.name or "object", values, {"construct": True}, None, None)
         return Val(index, replace(type_, reference=False, const=False))
@@ -570,7 +573,7 @@ class Calls(Expressions):
                 arg = self.read(arg)
             if isinstance(arg, Closure):
                 self.inline_closure(arg, [self.anything(param) for param in arg.node.params])
-            elif isinstance(arg, (Functions, External, CType, Method)):
+            elif isinstance(arg, (Functions, Choice, External, CType, Method)):
                 continue
             elif isinstance(arg, ArrayRef):
                 values.append(self.decay(arg).id if arg.indices else arg.base)

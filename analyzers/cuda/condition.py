@@ -11,9 +11,8 @@ from collections.abc import Callable
 Known = int | None
 
 _TOKEN = re.compile(
-    r"\s*(defined\b|[A-Za-z_]\w*|0[xX][0-9a-fA-F']+|\d[\d']*|&&|\|\||[=!<>]=|<<|>>|[-+*/%<>!~&|^?:(),])\S*?"
+    r"\s*(defined\b|[A-Za-z_]\w*|(?:0[xX][0-9a-fA-F']+|\d[\d']*)(?:[uUlLzZ]*)|&&|\|\||[=!<>]=|<<|>>|[-+*/%<>!~&|^?:(),])"
 )
-_NUMBER_SUFFIX = re.compile(r"(?<=[0-9a-fA-F])(?:[uU][lL]{0,2}|[lL]{1,2}[uU]?)\b")
 _LEVELS: tuple[tuple[str, ...], ...] = (
     ("||",),
     ("&&",),
@@ -33,7 +32,7 @@ class _Reader:
     """Recursive descent over the tokens of one condition. `is_defined` answers True, False or None (not known)."""
 
     def __init__(self, text: str, is_defined: Callable[[str], bool | None]) -> None:
-        self.tokens = _TOKEN.findall(_NUMBER_SUFFIX.sub("", text))
+        self.tokens = _TOKEN.findall(text)
         self.at = 0
         self.depth = 0
         self.is_defined = is_defined
@@ -93,7 +92,7 @@ class _Reader:
             known = self.is_defined(name)
             return None if known is None else int(known)
         if token[:1].isdigit():
-            digits = token.replace("'", "")
+            digits = token.replace("'", "").rstrip("uUlLzZ")
             try:
                 return int(digits, 8 if re.fullmatch(r"0[0-7]+", digits) else 0)
             except ValueError:

@@ -172,6 +172,9 @@ class Core:
             return result
         if isinstance(result, Pointer):
             return Val(result.id, result.elem.pointer_to())
+        if isinstance(result, ArrayRef):
+            pointer = self.decay(result)
+            return Val(pointer.id, pointer.elem.pointer_to())
         if isinstance(result, LocalPointer):
             inner = self.read(result.target)
             return self.val(inner) if not isinstance(inner, LocalPointer) else self.unknown("pointer")

@@ -154,7 +154,7 @@ VECTORS |= {
     "uint128_t": ("u32", 4),
     "__uint128_t": ("u32", 4),
     "__int128": ("u32", 4),
-    "cudaFloat4": ("f32", 4),
+    "dim3": ("u32", 3),
 }
 ARRAYS = frozenset(
     {"array", "Array", "AlignedArray", "array_aligned", "array_subbyte", "aligned_array", "fragment_array"}

@@ -43,6 +43,7 @@ from d2k.analyzers.cuda.syntax import (
 from d2k.analyzers.cuda.type_names import Types
 from d2k.analyzers.cuda.values import (
     ArrayRef,
+    Choice,
     Closure,
     External,
     Functions,
@@ -159,7 +160,7 @@ class Expressions(Types):
         raise NotImplementedError
 
     def value(self, node: Node) -> Val:
-        return self.val(self.expression(node))
+        return self.val(self.evaluate(node))
 
     def peek(self, node: Node) -> Thing:
         b = self.b
@@ -288,11 +289,11 @@ class Expressions(Types):
         if node.op == ",":
             self.expression(node.left)
             return self.expression(node.right)
-        left = self.read(self.expression(node.left))
+        left = self.evaluate(node.left)
         self.at = node.at
         if node.op in ("&&", "and", "||", "or"):
             return self._logical(node, left)
-        right = self.read(self.expression(node.right))
+        right = self.evaluate(node.right)
         self.at = node.at
         return self.binary(node.op, left, right)
 
@@ -307,7 +308,7 @@ class Expressions(Types):
         before = b.guards
         if known is None:
             b.guards = (*before, Guard(a.id, conjunction))
-        right = self.truth(self.read(self.expression(node.right)))
+        right = self.truth(self.evaluate(node.right))
         b.guards = before
         if known is not None:
             return right
@@ -396,7 +397,7 @@ class Expressions(Types):
             return self.address_of(self.expression(node.operand))
         if op == "*":
             return self.deref(self.expression(node.operand))
-        operand = self.read(self.expression(node.operand))
+        operand = self.evaluate(node.operand)
         if isinstance(operand, Obj):
             overloaded = self.operator(op, operand, operand)
             if overloaded is not None:
@@ -438,23 +439,24 @@ class Expressions(Types):
         self.at = node.at
         if node.op:
             if isinstance(place, Obj):
-                called = self.operator(node.op + "=", place, self.read(self.expression(node.value)))
+                called = self.operator(node.op + "=", place, self.evaluate(node.value))
                 if called is not None:
                     return place
-            right = self.read(self.expression(node.value))
+            right = self.evaluate(node.value)
             self.at = node.at
             value: Thing = self.binary(node.op, self.read(place), right)
         else:
             value = self.initial(node.value, self.static_type(place))
             if not isinstance(place, Obj):
+                self.at = max(getattr(node.value, "at", -1), 0) or node.at
                 value = self.read(value)
             self.at = node.at
         if isinstance(place, External) and self.host:
             self.emit(Kind.HOST_CALL, f"set {place.name}", (self.val(value).id,), {"assignment": True}, None, None)
             return value
-        if isinstance(place, Val) and isinstance(node.target, (Member, Index)) and self.host:
+        if isinstance(place, (Val, Method)) and isinstance(node.target, (Member, Index)) and self.host:
             # a member of an object of a class that was not given, such as `config.gridDim`
-            self.set_member(node.target, value)
+            self.set_member(node.target, value, node.value)
             return value
         self.write(place, value)
         if isinstance(node.target, Name) and isinstance(place, SlotRef):
@@ -463,20 +465,20 @@ class Expressions(Types):
                 self.named(held.id, node.target.name)
         return place
 
-    def set_member(self, target: Node, value: Thing) -> None:
+    def set_member(self, target: Node, value: Thing, source: Node) -> None:
         raise NotImplementedError
 
     def _ternary(self, node: Ternary) -> Thing:
-        condition = self.truth(self.read(self.expression(node.condition)))
+        condition = self.truth(self.evaluate(node.condition))
         known = self.known(condition.id)
         if known is not None:
-            return self.read(self.expression(node.yes if known else node.no))
+            return self.evaluate(node.yes if known else node.no)
         b = self.b
         before = b.guards
         b.guards = (*before, Guard(condition.id, True))
-        yes = self.read(self.expression(node.yes))
+        yes = self.evaluate(node.yes)
         b.guards = (*before, Guard(condition.id, False))
-        no = self.read(self.expression(node.no))
+        no = self.evaluate(node.no)
         b.guards = before
         self.at = node.at
         return self.choose(condition, yes, no)
@@ -494,6 +496,8 @@ class Expressions(Types):
             chosen = self.emit(Kind.ELEMENTWISE, "where", (condition.id, yes.id, other), {}, None)
             space = yes.space if not isinstance(no, Pointer) or no.space == yes.space else "unknown"
             return replace(yes, id=chosen, space=space)
+        if isinstance(yes, (Functions, Choice)) and isinstance(no, (Functions, Choice)):
+            return either(yes, no)
         if isinstance(yes, (Obj, Tuple, LocalPointer, Closure, Functions, External, Method, CType)):
             return yes
         a, b = self.val(yes), self.val(no)
@@ -802,7 +806,7 @@ class Expressions(Types):
         return self.resolve(node)
 
     def _opaque(self, node: Opaque) -> Thing:
-        parts = [self.read(self.expression(part)) for part in node.parts]
+        parts = [self.evaluate(part) for part in node.parts]
         if node.text == "..." and len(parts) == 1:
             return parts[0]
         values = [self.val(part).id for part in parts if isinstance(part, (Val, Pointer))]
@@ -819,3 +823,13 @@ class Expressions(Types):
 
     def _block(self, node: Block) -> Thing:
         raise NotImplementedError
+
+
+def either(yes: Functions | Choice, no: Functions | Choice) -> Choice:
+    """Either of two functions."""
+    items = (*_functions(yes), *_functions(no))
+    return Choice(items[:64])
+
+
+def _functions(thing: Functions | Choice) -> tuple[Functions, ...]:
+    return thing.items if isinstance(thing, Choice) else (thing,)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
 from d2k.analyzers.cuda.core import Context
 from d2k.analyzers.cuda.cpp_types import CType
 from d2k.analyzers.cuda.library import Library
+from d2k.analyzers.cuda.library_calls import VOID
 from d2k.analyzers.cuda.lowering import Lowerer, Portable
-from d2k.analyzers.cuda.syntax import Call, Node
+from d2k.analyzers.cuda.syntax import Call, Index, Literal, Member, Name, Node, Unary
 from d2k.analyzers.cuda.values import (
     ArrayRef,
+    Choice,
     Closure,
     External,
     Functions,
@@ -60,6 +63,19 @@ _ALLOCATIONS = frozenset(
         "randn",
     }
 )
+_MAP_TYPES = {
+    "UINT8": "u8",
+    "UINT16": "u16",
+    "UINT32": "u32",
+    "INT32": "i32",
+    "FLOAT16": "f16",
+    "FLOAT32": "f32",
+    "FLOAT64": "f64",
+    "BFLOAT16": "bf16",
+    "TFLOAT32": "tf32",
+    "16U4_ALIGN8B": "f4e2m1",
+    "16U4_ALIGN16B": "f4e2m1",
+}
 _ALLOCATORS = frozenset({"cudaMalloc", "cudaMallocAsync", "cudaMallocManaged", "cuMemAlloc", "cudaMallocPitch"})
 _LAUNCHERS = {
     "cudaLaunchKernelEx": "config",
@@ -79,16 +95,6 @@ class LaunchSite:
     value: int
     bound: dict[str, Portable]
     options: LaunchOptions
-    guards: int = 0
-    arguments: int = 0
-
-
-@dataclass(slots=True)
-class LaunchConfig:
-    """What is known of a `cudaLaunchConfig_t` variable."""
-
-    members: dict[str, Thing] = field(default_factory=dict)
-    attributes: dict[str, AttrValue] = field(default_factory=dict)
 
 
 class HostLowerer(Lowerer):
@@ -97,6 +103,8 @@ class HostLowerer(Lowerer):
         self.sites: list[LaunchSite] = []
         self.members: dict[str, Thing] = {}
         """Members that were set of objects of classes that were not given, by their text."""
+        self.sources: dict[str, str] = {}
+        """The variable that such a member was set to."""
 
     # launches
 
@@ -105,6 +113,10 @@ class HostLowerer(Lowerer):
     ) -> Thing:
         if isinstance(callee, SlotRef):
             callee = self.slots.get(callee.slot) or callee
+        if isinstance(callee, Choice):
+            for one in callee.items:
+                self.launch_kernel(one, config, args, options)
+            return VOID
         grid = self._dims(config[0]) if config else []
         block = self._dims(config[1]) if len(config) > 1 else []
         shared = self.val(config[2]).id if len(config) > 2 else NONE
@@ -139,13 +151,12 @@ class HostLowerer(Lowerer):
                     cooperative=bool(extra.pop("cooperative")) if "cooperative" in extra else None,
                     options=extra,
                 ),
-                arguments=len(values),
             )
         )
         return Val(index)
 
     def _argument_value(self, arg: Thing) -> int:
-        if isinstance(arg, (Functions, External, Closure, CType, Method)):
+        if isinstance(arg, (Functions, Choice, External, Closure, CType, Method)):
             return NONE
         if isinstance(arg, ArrayRef):
             return arg.base
@@ -172,12 +183,61 @@ class HostLowerer(Lowerer):
         bound = self._bind_function(ref, args, function)
         return {name: self.export(thing) for name, thing in bound.items()}
 
+    # tensor maps
+
+    def opaque_call(self, name: str, args: list[Thing], node: Call) -> Thing:
+        if any(isinstance(arg, External) and "TENSOR_MAP_DATA_TYPE" in arg.name for arg in args):
+            return self._tensor_map(args)
+        return super().opaque_call(name, args, node)
+
+    def _tensor_map(self, args: list[Thing]) -> Thing:
+        """`cuTensorMapEncodeTiled(&map, type, rank, base, extents, strides, box, element strides, …, swizzle, …)`,
+        also where it is called through a pointer that the driver gave."""
+        attrs: dict[str, AttrValue] = {"host": True}
+        for arg in args:
+            if isinstance(arg, External):
+                label = arg.name.rsplit("::", 1)[-1]
+                if match := re.search(r"SWIZZLE_(?:(\d+)B|NONE)", label):
+                    attrs["swizzle"] = int(match.group(1) or 0)
+                elif match := re.search(r"DATA_TYPE_(\w+)", label):
+                    attrs["dtype"] = _MAP_TYPES.get(match.group(1), match.group(1).lower())
+                elif match := re.search(r"L2_PROMOTION_(?:L2_)?(\d+)B", label):
+                    attrs["l2_promotion"] = int(match.group(1))
+        values = args[3:7]
+        base = self.val(values[0]).id if values else NONE
+        extents, strides, box = ([*(self._array(value) for value in values[1:4]), [], [], []])[:3]
+        sizes = [self.known_int(one) for one in box]
+        if box and None not in sizes:
+            attrs["block"] = tuple(sizes)
+        index = self.emit(Kind.DESCRIPTOR, "tensor_map", [base, *extents, *strides], attrs, None, None)
+        target = args[0]
+        if isinstance(target, LocalPointer):
+            self.write(target.target, Val(index, CType(name="CUtensorMap")))
+        return Val(self.const(0))
+
+    def _array(self, thing: Thing) -> list[int]:
+        """The elements of a local array that a pointer leads to."""
+        if isinstance(thing, LocalPointer):
+            thing = SlotRef(thing.target.slot, thing.target.type)
+        held = self.slots.get(thing.slot) if isinstance(thing, SlotRef) else self.read(thing)
+        if isinstance(held, LocalPointer):
+            return self._array(held)
+        if isinstance(held, Tuple):
+            return [self.val(item).id for item in held.items]
+        if isinstance(held, Val):
+            draft = self.b.ops[held.id]
+            if draft.kind is Kind.SHAPE and draft.name == "join":
+                return list(draft.args)
+        return []
+
     # calls
 
     def library_call(self, name: str, targs: tuple[Thing, ...], args: list[Thing], node: Call) -> Thing:
         last = name.rsplit("::", 1)[-1]
         if last in _LAUNCHERS:
             return self._runtime_launch(_LAUNCHERS[last], args, node)
+        if last in ("launch_kernel_on_cluster",) and len(args) > 1:
+            return self._cluster_launch(args)
         if last in _ALLOCATORS and len(args) > 1:
             return self._allocate(name, args)
         if last in _ALLOCATIONS and "::" in name:
@@ -194,7 +254,7 @@ class HostLowerer(Lowerer):
             held = self.read(arg)
             if isinstance(held, Tuple):
                 found.extend(self.val(item).id for item in held.items)
-            elif not isinstance(held, (Functions, External, CType, Method, Closure)):
+            elif not isinstance(held, (Functions, Choice, External, CType, Method, Closure)):
                 found.append(self.val(held).id)
         return found
 
@@ -229,12 +289,27 @@ class HostLowerer(Lowerer):
                 return [self.read(item.target) if isinstance(item, LocalPointer) else item for item in thing.items]
         return []
 
+    def _cluster_launch(self, args: list[Thing]) -> Thing:
+        """`launch_kernel_on_cluster({grid, block, cluster, shared bytes}, kernel, arguments…)` of CUTLASS."""
+        params = self.read(args[0])
+        items = params.items if isinstance(params, Tuple) else ()
+        if isinstance(params, Val):
+            items = tuple(Val(arg) for arg in self.b.ops[params.id].args)
+        options: dict[str, AttrValue] = {}
+        if len(items) > 2:
+            sizes = [self.known_int(one) for one in self._dims(items[2])]
+            if None not in sizes:
+                options["cluster"] = tuple(sizes)
+        return self.launch_kernel(self.read(args[1]), [*items[:2], *items[3:4]], args[2:], options)
+
+    def _member(self, node: Member) -> Thing:
+        known = self.members.get(self.member_text(node)) if self.members else None
+        return known if known is not None else super()._member(node)
+
     def _config(self, node: Call) -> tuple[list[Thing], dict[str, AttrValue]]:
         """Grid, block, shared bytes and attributes of the `cudaLaunchConfig_t` that a launch names."""
         text = self.text_of(node.args[0]) if node.args else ""
         name = text.lstrip("&")
-        from d2k.analyzers.cuda.syntax import Name, Unary
-
         first = node.args[0] if node.args else None
         if isinstance(first, Unary) and isinstance(first.operand, Name):
             name = first.operand.name
@@ -246,19 +321,34 @@ class HostLowerer(Lowerer):
             self.members.get(f"{name}.blockDim", one),
             self.members.get(f"{name}.dynamicSmemBytes", self.int_val(0)),
         ]
+        positional = self.find(name)
+        held = self.slots.get(positional.slot) if isinstance(positional, SlotRef) else None
+        if isinstance(held, Tuple) and len(held.items) > 1 and f"{name}.gridDim" not in self.members:
+            config = list(held.items[:3])
+        count = self.members.get(f"{name}.numAttrs")
+        if isinstance(held, Tuple) and len(held.items) > 5:
+            count = held.items[5]
         options: dict[str, AttrValue] = {}
+        limit = self.known_int(self.val(count).id) if count is not None else 0
+        owner = self.sources.get(f"{name}.attrs", "")
         for key, value in self.members.items():
-            if key.endswith(".id"):
-                self._launch_attribute(key[: -len(".id")], value, options)
+            if key.endswith(".id") and key.startswith(owner):
+                number = re.search(r"\[(\d+)\]", key)
+                if limit is None or number is None or int(number.group(1)) < limit:
+                    self._launch_attribute(key[: -len(".id")], value, options)
         return config, options
 
     def _launch_attribute(self, owner: str, kind: Thing, options: dict[str, AttrValue]) -> None:
         label = kind.name if isinstance(kind, External) else str(self.known(self.val(kind).id))
         if "ClusterDimension" in label:
-            sizes = []
-            for axis in "xyz":
-                value = self.members.get(f"{owner}.val.clusterDim.{axis}")
-                sizes.append(self.known_int(self.val(value).id) if value is not None else 1)
+            sizes: list[int | None] = []
+            whole = self.members.get(f"{owner}.val.clusterDim")
+            if whole is not None:
+                sizes = [self.known_int(one) for one in self._dims(whole)]
+            else:
+                for axis in "xyz":
+                    value = self.members.get(f"{owner}.val.clusterDim.{axis}")
+                    sizes.append(self.known_int(self.val(value).id) if value is not None else 1)
             options["cluster"] = tuple(size for size in sizes if size is not None)
         elif "ProgrammaticStreamSerialization" in label:
             value = self.members.get(f"{owner}.val.programmaticStreamSerializationAllowed")
@@ -267,21 +357,17 @@ class HostLowerer(Lowerer):
         elif "Cooperative" in label:
             options["cooperative"] = True
 
-    def set_member(self, target: Node, value: Thing) -> None:
-        self.members[self.member_text(target)] = value
-        stored = value if isinstance(value, Val) else None
-        self.emit(
-            Kind.HOST_CALL,
-            f"set {self.member_text(target)}",
-            (stored.id,) if stored is not None else (),
-            {"assignment": True},
-            None,
-            None,
-        )
+    def set_member(self, target: Node, value: Thing, source: Node) -> None:
+        text = self.member_text(target)
+        self.members[text] = value
+        if isinstance(source, Unary):
+            source = source.operand
+        if isinstance(source, Index):
+            source = source.base
+        if isinstance(source, Name):
+            self.sources[text] = source.name
 
     def member_text(self, node: Node) -> str:
-        from d2k.analyzers.cuda.syntax import Index, Literal, Member, Name
-
         if isinstance(node, Member):
             return f"{self.member_text(node.base)}.{node.name}"
         if isinstance(node, Index):

@@ -157,7 +157,7 @@ class Lowerer(InlinePtx, LibraryCalls, Statements):
 
     def launch(self, node: Call) -> Thing:
         callee = self._callee(node)
-        config = [self.read(self.expression(one)) for one in node.launch or ()]
+        config = [self.evaluate(one) for one in node.launch or ()]
         args = [self.read(arg) if not isinstance(arg, ArrayRef) else arg for arg in self.arguments(node.args)]
         self.at = node.at
         return self.launch_kernel(callee, config, args, {})

@@ -1074,6 +1074,11 @@ _EXPRESSIONS: dict[str, Callable[[Converter, ts.Node], Node]] = {
 def number(text: str, at: int) -> Literal:
     """The value and element type of a number literal."""
     plain = text.replace("'", "")
+    if plain[:1] in "+-":
+        inner = number(plain[1:], at)
+        if plain[0] == "-" and isinstance(inner.value, (int, float)):
+            return Literal(at, -inner.value, inner.dtype)
+        return inner
     if match := _INTEGER.match(plain):
         digits, suffix = match.groups()
         base = 8 if len(digits) > 1 and digits[0] == "0" and digits.isdigit() else 0

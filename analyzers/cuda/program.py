@@ -80,7 +80,7 @@ class _Host:
     lowerer: HostLowerer
     body: Body
     reachable: bool
-    problem: str = ""
+    name: str
 
 
 @dataclass(slots=True)
@@ -122,6 +122,7 @@ class _Reader:
         self.context = Context(self.index, target)
         self.found = _Found()
         self.ops = 0
+        self.host_names: set[str] = set()
         self.found.problems.extend(Problem(Place(path, 1, 1), one) for one in wrong)
 
     def program(self) -> Program:
@@ -140,7 +141,7 @@ class _Reader:
         self._mentions(kernels)
         functions = tuple(
             HostFunction(
-                host.ref.function.name,
+                host.name,
                 host.ref.unit.place(host.ref.function.at, host.ref.function.end),
                 self._params(host.ref.function, host.lowerer),
                 host.reachable,
@@ -274,7 +275,15 @@ class _Reader:
         if problem:
             place = ref.unit.place(ref.function.at, ref.function.end)
             self.found.problems.append(Problem(place, f"{ref.function.name}: {problem}"))
-        return _Host(ref, lowerer, body, reachable, problem)
+        return _Host(ref, lowerer, body, reachable, self._unique(ref))
+
+    def _unique(self, ref: FunctionRef) -> str:
+        """The function's name; overloads also say their line, because launches refer to host functions by name."""
+        name = ref.function.name
+        if name in self.host_names:
+            name = f"{name}@{ref.unit.place(ref.function.at).line}"
+        self.host_names.add(name)
+        return name
 
     def _run(self, lowerer: Lowerer, ref: FunctionRef, bound: dict[str, Portable]) -> str:
         """Lowers a function; returns what stopped it, "" if nothing did."""
@@ -320,9 +329,7 @@ class _Reader:
                     _common_launch([one.site.options for one in members]),
                     body,
                     "template" if bound else "launch" if members else "unknown",
-                    tuple(
-                        (one.host.ref.function.name, one.host.lowerer.b.renumbered[one.site.value]) for one in members
-                    ),
+                    tuple((one.host.name, one.host.lowerer.b.renumbered[one.site.value]) for one in members),
                 )
             )
         if total > len(variants):

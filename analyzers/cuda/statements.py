@@ -13,6 +13,7 @@ from d2k.analyzers.cuda.builder import LoopDraft
 from d2k.analyzers.cuda.calls import Calls
 from d2k.analyzers.cuda.core import Context
 from d2k.analyzers.cuda.cpp_types import BOOL, INT, UNKNOWN_TYPE, CType
+from d2k.analyzers.cuda.expressions import either
 from d2k.analyzers.cuda.frames import Frame
 from d2k.analyzers.cuda.scope import ClassRef
 from d2k.analyzers.cuda.syntax import (
@@ -39,6 +40,7 @@ from d2k.analyzers.cuda.syntax import (
 )
 from d2k.analyzers.cuda.values import (
     ArrayRef,
+    Choice,
     Closure,
     External,
     Functions,
@@ -179,7 +181,10 @@ class Statements(Calls):
         if isinstance(value, Obj):
             self.bind(name, value)
             return
-        if isinstance(value, (Closure, Functions, External, CType, MemRef)):
+        if isinstance(value, (Functions, Choice)):
+            self.bind(name, SlotRef(self.new_slot(value), type_))
+            return
+        if isinstance(value, (Closure, External, CType, MemRef)):
             self.bind(name, value)
             return
         if isinstance(value, ArrayRef):
@@ -233,7 +238,9 @@ class Statements(Calls):
         value = self.read(init)
         if isinstance(value, Obj):
             return self.copy_of(value) if isinstance(init, SlotRef) else value
-        if isinstance(value, (Closure, Functions, External, CType)):
+        if isinstance(value, (Functions, Choice)):
+            return SlotRef(self.new_slot(value), type_)
+        if isinstance(value, (Closure, External, CType)):
             return value
         if type_.name == "dim3":
             value = self.dim3([value])
@@ -246,7 +253,7 @@ class Statements(Calls):
 
     def _binding(self, node: Decl) -> None:
         """`auto [a, b] = value`."""
-        value = self.read(self.expression(node.init)) if node.init is not None else None
+        value = self.evaluate(node.init) if node.init is not None else None
         for position, name in enumerate(node.names):
             part: Thing
             if isinstance(value, Tuple) and position < len(value.items):
@@ -288,7 +295,7 @@ class Statements(Calls):
             if node.init is not None:
                 self.statement(node.init)
             self.at = node.at
-            condition = self.truth(self.read(self.expression(node.condition)))
+            condition = self.truth(self.evaluate(node.condition))
             known = self.known(condition.id)
             if known is not None:
                 taken, dropped = (node.then, node.other) if known else (node.other, node.then)
@@ -348,8 +355,13 @@ class Statements(Calls):
                 continue
             if yes is no or yes == no:
                 continue
+            if isinstance(yes, (Functions, Choice)) and isinstance(no, (Functions, Choice)):
+                self.set_slot(slot, either(yes, no))
+                continue
             a, c = _id(yes), _id(no)
             if a is None or c is None:
+                if isinstance(yes, (Functions, Choice)):
+                    self.set_slot(slot, yes)
                 if a is not None:
                     self.set_slot(slot, yes)
                 continue
@@ -421,7 +433,7 @@ class Statements(Calls):
         return bound > 0 and bound % 32 == 0
 
     def _switch(self, node: Switch) -> str:
-        value = self.read(self.expression(node.condition))
+        value = self.evaluate(node.condition)
         subject = self.val(value)
         known = self.known(subject.id)
         if known is not None:
@@ -478,7 +490,7 @@ class Statements(Calls):
                 if case.value is None:
                     condition = None
                     break
-                one = self.binary("==", subject, self.read(self.expression(case.value)))
+                one = self.binary("==", subject, self.evaluate(case.value))
                 one_val = self.val(one)
                 condition = (
                     one_val
@@ -599,7 +611,7 @@ class Statements(Calls):
         test: Val | None = None
         if condition is not None and not after:
             self.at = node.at
-            test = self.truth(self.read(self.expression(condition)))
+            test = self.truth(self.evaluate(condition))
             if self.known(test.id) is not None and self.b.ops[test.id].kind is Kind.CONST:
                 test = None
         self.statement(body)
@@ -608,7 +620,7 @@ class Statements(Calls):
             self.at = getattr(update, "at", node.at)
             self.expression(update)
         if condition is not None and after:
-            test = self.truth(self.read(self.expression(condition)))
+            test = self.truth(self.evaluate(condition))
             if self.b.ops[test.id].kind is Kind.CONST:
                 test = None
         self.loop_frames.pop()
@@ -753,10 +765,15 @@ class Statements(Calls):
         test = ops[draft.condition]
         while test.kind is Kind.ELEMENTWISE and test.name == "and":
             test = ops[test.args[0]]
-        if test.kind is not Kind.ELEMENTWISE or test.name not in _MIRROR or len(test.args) != 2:
+        negated = test.kind is Kind.ELEMENTWISE and test.name == "not"
+        if negated:
+            test = ops[test.args[0]]
+        if test.kind is not Kind.ELEMENTWISE or len(test.args) != 2 or test.name not in _OPPOSITE:
             return
         phis = {carry.phi: carry for carry in carries}
-        name, (left, right) = test.name, test.args
+        name, (left, right) = (_OPPOSITE[test.name] if negated else test.name), test.args
+        if name not in _MIRROR:
+            return
         left, right = self._uncast(left), self._uncast(right)
         if left not in phis and right in phis:
             name, left, right = _MIRROR[name], right, left
@@ -845,6 +862,7 @@ class Statements(Calls):
         return NEXT
 
 
+_OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "ne": "eq", "eq": "ne"}
 _MIRROR = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "ne": "ne"}
 
 

@@ -203,7 +203,15 @@ class Types(Core):
         raise NotImplementedError
 
     def evaluate(self, node: Node) -> Thing:
-        return self.read(self.expression(node))
+        """The value of an expression; what it reads, it reads where it stands."""
+        thing = self.expression(node)
+        saved = self.at
+        at = getattr(node, "at", -1)
+        if at >= 0:
+            self.at = at
+        result = self.read(thing)
+        self.at = saved
+        return result
 
     # types
 

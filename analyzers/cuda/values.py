@@ -107,6 +107,12 @@ class Functions(msgspec.Struct, frozen=True, eq=False):
     instance: ClassInstance | None = None
 
 
+class Choice(msgspec.Struct, frozen=True, eq=False):
+    """One of several functions: a run-time condition says which."""
+
+    items: tuple[Functions, ...]
+
+
 class Method(msgspec.Struct, frozen=True, eq=False):
     """A member of something whose class is not known."""
 
@@ -135,6 +141,7 @@ Thing: TypeAlias = (
     | Tuple
     | Closure
     | Functions
+    | Choice
     | Method
     | External
     | CType
