@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.memo import memo
 from d2k.spec.facts import NONE, Kind
 
 
@@ -32,6 +33,22 @@ def members(view: BodyView) -> dict[int, tuple[int, ...]]:
             found[loop].append(value)
             loop = view.body.loops[loop].parent
     return {loop: tuple(values) for loop, values in found.items()}
+
+
+@memo
+def gatherings(view: BodyView) -> frozenset[int]:
+    """Sums and maxima that loops gather over their iterations: operations that join what is carried with
+    something new."""
+    found: set[int] = set()
+    data = flow(view)
+    for loop in range(len(view.body.loops)):
+        for cell in cells(view, loop):
+            old = frozenset(data.forward(cell.olds, lambda op: op.kind in (Kind.CAST, Kind.SHAPE)))
+            for value in data.back(cell.news, lambda op: op.kind in (Kind.CAST, Kind.SHAPE, Kind.PHI)):
+                op = view.op(value)
+                if op.kind is Kind.ELEMENTWISE and op.name in ("add", "fma", "max", "min") and old & set(op.args):
+                    found.add(value)
+    return frozenset(found)
 
 
 def cells(view: BodyView, loop: int) -> Iterator[Cell]:

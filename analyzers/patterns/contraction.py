@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.addresses import indices, memory_of
-from d2k.analyzers.patterns.carried import cells
+from d2k.analyzers.patterns.carried import cells, gatherings
 from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.exponent import difference
 from d2k.analyzers.patterns.matmul import operand_path, products
 from d2k.analyzers.patterns.memo import memo
 from d2k.analyzers.patterns.numbering import numbering
@@ -133,13 +134,27 @@ class Epilogue:
 NOTHING = Epilogue(frozenset(), frozenset())
 
 
+def _is_probability(view: BodyView, value: int) -> bool:
+    """exp(score - maximum): a softmax begins, an epilogue ends."""
+    op = view.op(value)
+    if op.kind is not Kind.ELEMENTWISE or op.name not in ("exp", "exp2"):
+        return False
+    terms = difference(view, op.args[0])
+    return bool(terms.plus) and bool(terms.minus)
+
+
 def epilogue(view: BodyView, one: Contraction) -> Epilogue:
     """What is made of a finished result up to its stores; other products and reductions are left out."""
     data = flow(view)
     growing = frozenset(at for other in contractions(view) if other.matrix for at in other.sums)
 
+    gathered = gatherings(view)
+
     def accepts(value: int, user: int) -> bool:
-        return view.op(user).kind is not Kind.REDUCE and not _is_operand(view, value, user)
+        op = view.op(user)
+        if op.kind in (Kind.REDUCE, Kind.SHUFFLE) or (user in gathered and user not in growing):
+            return False
+        return not _is_operand(view, value, user) and not _is_probability(view, user)
 
     made = set(data.spread(one.sums, accepts))
     stores = [store for store in data.outputs() if store in made]

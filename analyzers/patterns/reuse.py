@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from d2k.analyzers.core.view import BodyView
+from d2k.analyzers.core.view import BodyView, KernelView
 from d2k.analyzers.patterns.contraction import Contraction, accumulation, contractions
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.loops import moves, trip_count, where
-from d2k.analyzers.patterns.matmul import Product, products
+from d2k.analyzers.patterns.loops import index_cone, moves, trip_count, where
+from d2k.analyzers.patterns.matmul import Product, operand_path, products
 from d2k.analyzers.patterns.rope import rotations, tables
 from d2k.analyzers.patterns.tiles import differs_within
 from d2k.spec.facts import NONE, Kind, Op
+
+MAX_PADDING = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ def _matrix(view: BodyView) -> Iterator[Reuse]:
         for fetches, extent in ((one.a_fetches, _columns(view, one)), (one.b_fetches, _rows(view, one))):
             for fetch in fetches:
                 if extent != 1:
-                    times = None if extent is None else _again(view, fetch, one.value, extent)
+                    whole = view.op(one.value).attrs.get("instr", "any") in ("any", None)
+                    times = _again(view, fetch, one.value, extent) if whole and extent is not None else extent
                     served.setdefault(fetch, {}).setdefault(sums, (times, one.value))
     for fetch, uses in served.items():
         extents = [extent for extent, _ in uses.values()]
@@ -60,20 +63,46 @@ def _rows(view: BodyView, one: Product) -> int | None:
 
 
 def _block_extent(view: BodyView, one: Product, other: int, own: int, instruction: int | None) -> int | None:
-    """Rows (or columns) of the whole block's tile: those of the instruction, or of the array the other operand
-    is kept in."""
-    if view.op(one.value).attrs.get("instr", "any") in ("any", None):
+    """Rows (or columns) of the whole block's tile: those of the instruction if the block issues it as a whole,
+    else those
+    of the array that the other operand is kept in."""
+    if view.op(one.value).attrs.get("instr", "any") in ("any", "tcgen05", None):
         return instruction
     theirs, ours = kept_in(view, other), kept_in(view, own)
-    if theirs is None or ours is None:
+    if ours is None:
         return None
-    # tiles [rows, depth] and [columns, depth] in any order: the depth is what both have
-    depth = next((dim for dim in sorted(theirs, reverse=True) if dim in ours), None)
-    if depth is None:
+    if theirs is None:
+        return _by_warps(view, one, own, instruction)
+    # [rows, depth] and [columns, depth], or one of them the other way round; rows may be padded
+    if _unpadded(theirs[-1]) in (_unpadded(ours[-1]), _unpadded(ours[0])):
+        return theirs[0]
+    if _unpadded(theirs[0]) in (_unpadded(ours[-1]), _unpadded(ours[0])):
+        return _unpadded(theirs[-1])
+    return None
+
+
+def _by_warps(view: BodyView, one: Product, own: int, instruction: int | None) -> int | None:
+    """The other operand is in registers: if every warp reads the same elements, each serves the rows of all warps."""
+    threads = view.launch.threads if isinstance(view, KernelView) else None
+    if threads is None or instruction is None:
         return None
-    left = list(theirs)
-    left.remove(depth)
-    return prod(left) if left else None
+    reads = [at for at in flow(view).back((own,), operand_path) if view.op(at).kind is Kind.LOAD]
+    places = [cone for at in reads for arg in view.op(at).args if arg != NONE for cone in (index_cone(view, arg),)]
+    if not places or any(view.op(at).kind is Kind.WARP for cone in places for at in cone):
+        return None
+    for loop in view.loops_of(one.value):
+        if loop == one.reduction:
+            break
+        if any(at == view.loop(loop).variable for cone in places for at in cone):
+            continue
+        return None
+    return instruction * (threads // 32)
+
+
+def _unpadded(extent: int) -> int:
+    """An extent without the few elements that keep rows in different banks."""
+    power = 1 << (extent.bit_length() - 1)
+    return power if 0 < extent - power <= MAX_PADDING else extent
 
 
 def kept_in(view: BodyView, operand: int) -> tuple[int, ...] | None:
@@ -171,8 +200,9 @@ def _copies(view: BodyView) -> Iterator[Reuse]:
 def _neighbours(view: BodyView) -> Iterator[Reuse]:
     """A tile in shared memory, or a window of registers, from which each element is read at several distances."""
     data = flow(view)
+    operands = _multiplied(view)
     for array, loads in data.loads.items():
-        if view.op(array).attrs.get("space") != "shared":
+        if view.op(array).attrs.get("space") != "shared" or array in operands:
             continue
         fetched = [at for source in data.written(array) for at in data.fetches(source, _moved)]
         if not fetched:
@@ -181,6 +211,14 @@ def _neighbours(view: BodyView) -> Iterator[Reuse]:
         bases = {base for base, _ in places}
         if len(bases) == 1 and len(places) >= 2:
             yield Reuse(fetched[0], len(places), loads[0], "read at several distances")
+
+
+def _multiplied(view: BodyView) -> frozenset[int]:
+    """Arrays that hold operands of matrix products."""
+    data = flow(view)
+    operands = [side for one in products(view) for side in (one.a, one.b) if side != NONE]
+    reads = (view.op(at) for at in data.back(operands, lambda op: op.kind is not Kind.MMA))
+    return frozenset(array for op in reads if op.kind is Kind.LOAD and op.args for array in data.arrays(op.args[0]))
 
 
 def _moved(op: Op) -> bool:

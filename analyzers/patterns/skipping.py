@@ -309,7 +309,7 @@ def compared(view: BodyView, loop: int) -> tuple[bool, bool]:
         if loop not in view.loops_of(value):
             continue
         left, right = view.op(value).args[:2]
-        less = view.op(value).name in ("lt", "le")
+        less = (view.op(value).name in ("lt", "le")) is not _strikes_out(view, value)
         for index, position, is_left in ((left, right, True), (right, left, False)):
             if _moves(view, index, moving) and not _moves(view, position, moving) and differs_within(view, position):
                 if less is is_left:
@@ -317,6 +317,18 @@ def compared(view: BodyView, loop: int) -> tuple[bool, bool]:
                 else:
                     lower = True
     return lower, upper
+
+
+def _strikes_out(view: BodyView, condition: int) -> bool:
+    """Where the condition holds, a constant takes the place of the element: it says what is masked."""
+    logic = view.flows_to(condition, lambda op: op.kind is Kind.ELEMENTWISE and op.name in ("and", "or"))
+    for at in logic:
+        for user in view.users(at):
+            op = view.op(user)
+            selects = (op.kind is Kind.ELEMENTWISE and op.name == "where") or (op.kind is Kind.PHI and op.name == "if")
+            if selects and op.args[0] == at and len(op.args) == 3:
+                return isinstance(view.fold(view.strip(op.args[1])), (int, float))
+    return False
 
 
 def masks_triangle(view: BodyView) -> int | None:

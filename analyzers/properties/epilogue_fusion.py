@@ -15,7 +15,7 @@ from d2k.analyzers.patterns.activation import activations, inner_arithmetic
 from d2k.analyzers.patterns.addresses import indices
 from d2k.analyzers.patterns.contraction import Contraction, Epilogue, contractions, epilogue
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.spec.facts import NONE, Kind
+from d2k.spec.facts import NONE, Kind, Op
 from d2k.spec.finding import Status
 
 TEXTS = {
@@ -110,7 +110,11 @@ def _word(kernel: KernelView, value: int, live: frozenset[int]) -> str | None:
 def _is_product(kernel: KernelView, value: int) -> bool:
     """Another accumulator, not a statistic of one."""
     data = flow(kernel)
-    return any(kernel.op(at).kind is Kind.MMA for at in data.back((value,), lambda op: op.kind is not Kind.REDUCE))
+    return any(kernel.op(at).kind is Kind.MMA for at in data.back((value,), _keeps_elements))
+
+
+def _keeps_elements(op: Op) -> bool:
+    return op.kind is not Kind.REDUCE and not (op.kind is Kind.ELEMENTWISE and op.name in ("exp", "exp2"))
 
 
 def _operand(kernel: KernelView, value: int, result: int, live: frozenset[int]) -> str:

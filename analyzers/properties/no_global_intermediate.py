@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView, ProgramView
+from d2k.analyzers.patterns.carried import gatherings
 from d2k.analyzers.patterns.contraction import contractions
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.gradients import jacobians, probabilities
@@ -97,7 +98,9 @@ def _operand_use(kernel: KernelView, values: frozenset[int]) -> int | None:
 def _stored(kernel: KernelView, value: int) -> int | None:
     """A store of every element of the intermediate, or of what is made of it element by element."""
     data = flow(kernel)
-    made = data.spread((value,), lambda at, user: kernel.op(user).kind not in (Kind.REDUCE, Kind.MMA, Kind.SCAN))
+    ends = (Kind.REDUCE, Kind.MMA, Kind.SCAN, Kind.SHUFFLE)
+    gathered = gatherings(kernel)
+    made = data.spread((value,), lambda at, user: kernel.op(user).kind not in ends and user not in gathered)
     dims = kernel.dims(value)
     for at in made:
         if data.is_output(at) and kernel.op(at).kind is Kind.STORE:

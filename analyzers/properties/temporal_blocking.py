@@ -14,6 +14,7 @@ from d2k.analyzers.patterns.addresses import place_polynomials
 from d2k.analyzers.patterns.carried import Cell, cells
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.loops import movers, trip_count, walked
+from d2k.analyzers.patterns.numbering import numbering
 from d2k.analyzers.patterns.tiles import differs_within
 from d2k.spec.facts import Kind, Op
 from d2k.spec.finding import FoundValue, Reason, Status
@@ -106,7 +107,12 @@ def _lanes(kernel: KernelView, cell: Cell, behind: frozenset[int]) -> int:
         for at in behind
         if kernel.op(at).kind is Kind.SHUFFLE and cell.olds & set(data.back((at,), _combines))
     ]
-    return 2 if {"up", "down"} <= set(found) else 0
+    gathered = {
+        numbering(kernel).number(kernel.op(at).args[1])
+        for at in behind
+        if kernel.op(at).kind is Kind.SHAPE and kernel.op(at).name == "gather" and len(kernel.op(at).args) > 1
+    }
+    return max(2 if {"up", "down"} <= set(found) else 0, len(gathered))
 
 
 def _match(kernel: KernelView, one: _Steps) -> Match:
@@ -123,6 +129,23 @@ def _match(kernel: KernelView, one: _Steps) -> Match:
     )
     return Match(evidence, attributes, undecided)
 
+
+_TRITON = """
+@triton.jit
+def diffuse(X, Y, n, STEPS: tl.constexpr, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    i = tl.program_id(0) * (BLOCK - 2 * STEPS) + place - STEPS
+    tile = tl.load(X + i, mask=(i >= 0) & (i < n), other=0.0)
+    left = tl.maximum(place - 1, 0)
+    right = tl.minimum(place + 1, BLOCK - 1)
+    for _ in range(STEPS):
+        tile = 0.25 * tl.gather(tile, left, 0) + 0.5 * tile + 0.25 * tl.gather(tile, right, 0)
+    tl.store(Y + i, tile, mask=(place >= STEPS) & (place < BLOCK - STEPS) & (i < n))
+
+
+def run(x, y):
+    diffuse[(triton.cdiv(x.numel(), 248),)](x, y, x.numel(), STEPS=4, BLOCK=256)
+"""
 
 _CUDA = """
 template <int STEPS>
@@ -178,6 +201,8 @@ void run(float* x, float* y, int n, int steps) {
 """
 
 EXAMPLES = (
+    Example("four steps of a tile", "triton", _TRITON, Status.PRESENT, {"steps": 4}),
+    Example("one step", "triton", _TRITON.replace("STEPS=4", "STEPS=1"), Status.ABSENT, trap="parameter of size one"),
     Example("four steps in shared memory", "cuda", _CUDA, Status.PRESENT, {"steps": 4}),
     Example("steps across lanes", "cuda", _CUDA_LANES, Status.PRESENT),
     Example("one step", "cuda", _CUDA.replace("diffuse<4>", "diffuse<1>"), Status.ABSENT, trap="parameter of size one"),

@@ -13,10 +13,10 @@ from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Mis
 from d2k.analyzers.core.view import KernelView, ProgramView
 from d2k.analyzers.patterns.carried import Cell, cells
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.loops import index_cone
+from d2k.analyzers.patterns.loops import index_cone, where
 from d2k.analyzers.patterns.matmul import products
 from d2k.analyzers.patterns.triangles import triangles
-from d2k.spec.facts import NONE, Kind
+from d2k.spec.facts import NONE, Kind, Op
 from d2k.spec.finding import FoundValue, Status
 
 
@@ -32,7 +32,7 @@ class _Substitution:
 
 def detect_program(program: ProgramView) -> Detection:
     for kernel in program.kernels:
-        solved = tuple(_substitutions(kernel))
+        solved = (*_substitutions(kernel), *_in_memory(kernel))
         if solved:
             return (_match(kernel, solved),)
     for kernel in program.kernels:
@@ -57,6 +57,36 @@ def _substitutions(kernel: KernelView) -> Iterator[_Substitution]:
             if row is not None and any(cell.olds & set(data.back((at,))) for at in reduced):
                 dims = kernel.dims(row)
                 yield _Substitution(index, cell, row, dims[-1] if dims else None)
+
+
+def _in_memory(kernel: KernelView) -> Iterator[_Substitution]:
+    """As a tile, in an array: a[i][j] gets the sum of a[i][k] * a[k][j] over the rows before i."""
+    data = flow(kernel)
+    for index, loop in enumerate(kernel.body.loops):
+        for cell in cells(kernel, index) if loop.variable != NONE else ():
+            arrays = [old for old in cell.olds if kernel.op(old).kind is Kind.ALLOC]
+            stores = [at for array in arrays for at in data.stores.get(array, ()) if index in kernel.loops_of(at)]
+            rows = [at for at in stores if any(loop.variable in index_cone(kernel, arg) for arg in where(kernel, at))]
+            for store in rows:
+                for value in data.back((kernel.op(store).args[1],), _sums):
+                    op = kernel.op(value)
+                    reads = [kernel.op(kernel.strip(arg)) for arg in op.args[:2]]
+                    multiplies = op.kind is Kind.ELEMENTWISE and op.name in ("mul", "fma")
+                    if multiplies and all(_is_read_of(data.arrays(one.args[0]), arrays) for one in reads if one.args):
+                        if all(one.kind is Kind.LOAD for one in reads):
+                            dims = kernel.dims(arrays[0])
+                            yield _Substitution(index, cell, store, dims[0] if dims and len(dims) >= 2 else None)
+                            return
+
+
+def _sums(op: Op) -> bool:
+    return op.kind in (Kind.CAST, Kind.SHAPE, Kind.PHI) or (
+        op.kind is Kind.ELEMENTWISE and op.name in ("add", "sub", "neg", "where", "fma")
+    )
+
+
+def _is_read_of(read: tuple[int, ...], arrays: list[int]) -> bool:
+    return any(array in arrays for array in read)
 
 
 def _replaces_row(kernel: KernelView, value: int, variable: int) -> bool:
@@ -171,9 +201,40 @@ _NOT_CALLED = _BLOCKS.replace("solve(tl.load(A + base + place), at, C)", "tl.loa
     "solve(tl.load(A + base + place + 2 * C * C + C), at, C)", "tl.load(A + base + place + 2 * C * C + C)"
 )
 
+_CUDA = """
+__global__ void invert(const float* k, const float* beta, float* out, int D) {
+    __shared__ float a[32][32];
+    int col = threadIdx.x, first = blockIdx.x * 32;
+    for (int row = 0; row < 32; ++row) {
+        float dot = 0.f;
+        for (int d = 0; d < D; ++d) dot += k[(first + row) * D + d] * k[(first + col) * D + d];
+        a[row][col] = row > col ? -beta[first + row] * dot : 0.f;
+    }
+    __syncthreads();
+    for (int i = 1; i < 32; ++i) {
+        float sum = a[i][col];
+        for (int j = 0; j < i; ++j) sum += a[i][j] * a[j][col];
+        __syncthreads();
+        a[i][col] = sum;
+        __syncthreads();
+    }
+    for (int row = 0; row < 32; ++row) out[(first + row) * 32 + col] = a[row][col] + (row == col ? 1.f : 0.f);
+}
+
+void run(const float* k, const float* beta, float* out, int chunks, int D) { invert<<<chunks, 32>>>(k, beta, out, D); }
+"""
+
 EXAMPLES = (
     Example("row by row", "triton", _ROWS, Status.PRESENT, {"inverse": "substitution", "chunk": 32}),
     Example("by blocks", "triton", _BLOCKS, Status.PRESENT, {"inverse": "block_recursive"}),
     Example("matrix that nothing inverts", "triton", _NOT_INVERTED, Status.ABSENT, trap="a triangular mask alone"),
+    Example("row by row in shared memory", "cuda", _CUDA, Status.PRESENT, {"inverse": "substitution", "chunk": 32}),
+    Example(
+        "matrix that nothing inverts",
+        "cuda",
+        _CUDA.replace("sum += a[i][j] * a[j][col]", "sum += a[i][j]"),
+        Status.ABSENT,
+        trap="a triangular mask alone",
+    ),
     Example("solver that nothing calls", "triton", _NOT_CALLED, Status.ABSENT, trap="helper that nothing calls"),
 )
