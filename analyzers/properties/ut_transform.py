@@ -70,13 +70,11 @@ def _in_memory(kernel: KernelView) -> Iterator[_Substitution]:
             for store in rows:
                 for value in data.back((kernel.op(store).args[1],), _sums):
                     op = kernel.op(value)
-                    reads = [kernel.op(kernel.strip(arg)) for arg in op.args[:2]]
                     multiplies = op.kind is Kind.ELEMENTWISE and op.name in ("mul", "fma")
-                    if multiplies and all(_is_read_of(data.arrays(one.args[0]), arrays) for one in reads if one.args):
-                        if all(one.kind is Kind.LOAD for one in reads):
-                            dims = kernel.dims(arrays[0])
-                            yield _Substitution(index, cell, store, dims[0] if dims and len(dims) >= 2 else None)
-                            return
+                    if multiplies and all(_is_read_of(kernel, arg, arrays) for arg in op.args[:2]):
+                        dims = kernel.dims(arrays[0])
+                        yield _Substitution(index, cell, store, dims[0] if dims and len(dims) >= 2 else None)
+                        return
 
 
 def _sums(op: Op) -> bool:
@@ -85,8 +83,9 @@ def _sums(op: Op) -> bool:
     )
 
 
-def _is_read_of(read: tuple[int, ...], arrays: list[int]) -> bool:
-    return any(array in arrays for array in read)
+def _is_read_of(kernel: KernelView, value: int, arrays: list[int]) -> bool:
+    op = kernel.op(kernel.strip(value))
+    return op.kind is Kind.LOAD and any(array in arrays for array in flow(kernel).arrays(op.args[0]))
 
 
 def _replaces_row(kernel: KernelView, value: int, variable: int) -> bool:
