@@ -15,7 +15,7 @@ from d2k.analyzers.patterns.languages import works_on_tiles
 from d2k.analyzers.patterns.loops import index_cone, where
 from d2k.analyzers.patterns.mentions import mentioned
 from d2k.analyzers.patterns.numbering import numbering
-from d2k.spec.facts import NONE, Kind, Op
+from d2k.spec.facts import NONE, Kind
 from d2k.spec.finding import Reason, Status
 
 PADS = (1, 2, 4, 8)
@@ -142,20 +142,35 @@ def _permuted(kernel: KernelView) -> Iterator[tuple[str, Evidence]]:
         if not any(flow(kernel).arrays(place) for place in places if place != NONE):
             continue
         for place in places:
-            permuted = next((at for at in index_cone(kernel, place) if _mixes(kernel, kernel.op(at))), None)
-            if place != NONE and permuted is not None:
+            if place == NONE:
+                continue
+            cone = index_cone(kernel, place)
+            permuted = next((at for at in cone if _mixes(kernel, places, at)), None)
+            if permuted is not None:
                 yield "xor", Evidence(kernel.place(permuted), "column exclusive-or row")
                 break
 
 
-def _mixes(kernel: KernelView, op: Op) -> bool:
-    """Exclusive or of two indices that both differ among threads or iterations."""
-    return (
-        op.kind is Kind.ELEMENTWISE
-        and op.name == "xor"
-        and len(op.args) == 2
-        and all(kernel.fold(arg) is None and _differs(kernel, arg) for arg in op.args)
-    )
+def _mixes(kernel: KernelView, places: tuple[int, ...], value: int) -> bool:
+    """Exclusive or of two indices that both differ among threads, or of one that also picks the row.
+
+    A partner at a distance, as in sorting networks, comes from a loop alone and picks nothing else.
+    """
+    op = kernel.op(value)
+    if op.kind is not Kind.ELEMENTWISE or op.name != "xor" or len(op.args) != 2:
+        return False
+    if any(kernel.fold(arg) is not None or not _differs(kernel, arg) for arg in op.args):
+        return False
+    looped = [arg for arg in op.args if not _differs_among_threads(kernel, arg)]
+    if not looped:
+        return True
+    rows = {at for place in places if place != NONE for at in kernel.walk(place, lambda one: one is not op)}
+    phis = {at for arg in looped for at in index_cone(kernel, arg) if kernel.op(at).kind is Kind.PHI}
+    return len(looped) == 1 and bool(phis & (rows - set(op.args)))
+
+
+def _differs_among_threads(kernel: KernelView, value: int) -> bool:
+    return any(kernel.op(at).kind in DIFFER - {Kind.PHI} for at in index_cone(kernel, value))
 
 
 CUDA = r"""
@@ -250,6 +265,15 @@ EXAMPLES = (
         _cuda("32", "[column ^ 1]", "tile[column][row ^ 1]"),
         Status.ABSENT,
         trap="look-alike: a constant exchanges columns and spreads nothing",
+    ),
+    Example(
+        "partner in a sorting network",
+        "cuda",
+        _cuda("32", "[column]", "tile[row][column]").replace(
+            "  y[", "  for (int d = 16; d > 0; d /= 2) tile[row][column] += tile[row][column ^ d];\n  y["
+        ),
+        Status.ABSENT,
+        trap="look-alike: the exclusive or finds a partner, not a bank",
     ),
     Example(
         "butterfly",

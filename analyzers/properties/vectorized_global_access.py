@@ -74,7 +74,9 @@ def _by_thread(kernel: KernelView) -> bool:
 def _is_wide(kernel: KernelView, one: _Wide) -> bool | None:
     found = one.width
     if _by_thread(kernel):
-        return found.bits is not None and found.bits >= SHORT and _is_vector(kernel, one.access, found.bits)
+        if found.bits is None:
+            return None if one.access.how not in BULK else False
+        return found.bits >= SHORT and _is_vector(kernel, one.access, found.bits)
     if found.contiguous is not True:
         return found.contiguous
     if found.bits is not None:
@@ -121,10 +123,12 @@ def _bits(found: Width) -> str:
 
 def _miss(kernel: KernelView, narrow: list[_Wide]) -> Miss:
     if not narrow:
-        return Miss(detail="no thread streams a tensor by accesses of its own", certain=True)
+        return Miss(detail="no thread streams a tensor by accesses of its own")
     one = narrow[0]
     detail = one.width.why or f"{one.access.tensor} is moved by {one.width.bits} bits at a time"
-    return Miss(Reason.WRONG_PARAMETER, detail, _evidence(kernel, [one]))
+    # helpers that are not given may move it in another way
+    reason = Reason.NO_TRACE if kernel.body.unresolved and _by_thread(kernel) else Reason.WRONG_PARAMETER
+    return Miss(reason, detail, _evidence(kernel, [one]))
 
 
 TRITON = """
