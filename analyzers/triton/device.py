@@ -548,7 +548,7 @@ class Device(Lowering):
             case KernelDef():
                 return self.inline(callee.func, call, node)
             case Partial():
-                joined = Call(node, (*callee.args, *call.args), {**callee.keywords, **call.keywords}, call.stars)
+                joined = Call(node, (*callee.args, *call.args), {**callee.keywords, **call.keywords}, call.spread)
                 return self.call(callee.func, joined)
             case Named(dotted):
                 return self.named_call(dotted, call)
@@ -576,11 +576,11 @@ class Device(Lowering):
 
     def known_call(self, name: str, call: Call) -> int:
         """A call whose effect is covered by what is said of the whole body."""
-        args = tuple(self.ref(one, call.node) for one in (*call.args, *call.keywords.values()))
+        args = tuple(self.ref(one, call.node) for one in (*call.args, *call.spread, *call.keywords.values()))
         return self.b.emit(Kind.CALL, name, args, self.place(call.node))
 
     def unresolved(self, name: str, call: Call, why: str = "its code is not given") -> int:
-        args = tuple(self.ref(one, call.node) for one in (*call.args, *call.keywords.values()))
+        args = tuple(self.ref(one, call.node) for one in (*call.args, *call.spread, *call.keywords.values()))
         self.b.unresolved.append(Mention(name, "", why, self.place(call.node)))
         return self.b.emit(Kind.CALL, name, args, self.place(call.node))
 

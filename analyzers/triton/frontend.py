@@ -111,7 +111,7 @@ def _program(path: str, text: str, tree: ast.Module, entry: str, target: str) ->
     discover(reading)
     functions = host_functions(reading)
     top = _module_code(reading)
-    reached = reach.reach(module, functions, entry, frozenset(reading.kernels))
+    reached = reach.reach(module, functions, entry, top)
     if reached.problem:
         reading.problems.append(Problem(Place(path, 1, 1), reached.problem))
     kernels, mentions = _kernels(reading, functions, top, reached)
@@ -189,6 +189,15 @@ def _operators(module: Module) -> dict[str, Func]:
                 operator = decorator.args[0].value
                 if isinstance(operator, str) and "::" in operator:
                     found[operator.replace("::", ".")] = Func(node, module, name)
+    by_name = {name: Func(node, module, name) for name, node, _ in module.functions}
+    for statement in walk(module.tree):
+        match statement:
+            case ast.Call(
+                func=ast.Attribute(attr="impl"), args=[ast.Constant(value=str() as operator), ast.Name(id=name), *_]
+            ) if name in by_name:
+                found[f"*.{operator.rpartition('::')[2]}"] = by_name[name]
+            case _:
+                pass
     return found
 
 

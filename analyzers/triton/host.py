@@ -290,6 +290,9 @@ class Host(Lowering):
 
     def ref(self, value: Value, node: ast.AST) -> int:
         match value:
+            case Func() if not isinstance(value.node, ast.Lambda):
+                self.called.add(id(value.node))  # whoever gets the function may call it
+                return super().ref(value, node)
             case Bound(int() as owner, name):
                 return self.query(name, owner, node)
             case Bound(Instance(_, _, whole), name) if whole != NONE:
@@ -383,7 +386,7 @@ class Host(Lowering):
             case Func():
                 return self._function_call(callee, call)
             case Partial():
-                joined = Call(node, (*callee.args, *call.args), {**callee.keywords, **call.keywords}, call.stars)
+                joined = Call(node, (*callee.args, *call.args), {**callee.keywords, **call.keywords}, call.spread)
                 return self.call(callee.func, joined)
             case Choice():
                 return self.choose(callee, call)
@@ -410,7 +413,7 @@ class Host(Lowering):
         return self.host_call(callee.qualname, call, first)
 
     def host_call(self, name: str, call: Call, first: tuple[int, ...] = (), **extra: AttrValue) -> int:
-        args = first + tuple(self.ref(one, call.node) for one in call.args)
+        args = first + tuple(self.ref(one, call.node) for one in (*call.args, *call.spread))
         args += tuple(self.ref(one, call.node) for one in call.keywords.values())
         attrs: dict[str, AttrValue] = dict(extra)
         if call.keywords:
@@ -427,8 +430,9 @@ class Host(Lowering):
             return self._compiled(call)
         if dotted == "cuda.tile.launch" and len(call.args) >= 4:
             _, grid, kernel, arguments = call.args[:4]
-            given = arguments.items if isinstance(arguments, Tup) else (arguments,)
-            return self.launch(kernel, grid, Call(node, given, {}, not isinstance(arguments, Tup)))
+            if isinstance(arguments, Tup):
+                return self.launch(kernel, grid, Call(node, arguments.items, {}))
+            return self.launch(kernel, grid, Call(node, (), {}, (arguments,)))
         if dotted in ("functools.partial",) and call.args:
             return Partial(call.args[0], call.args[1:], call.keywords)
         if dotted == "triton.cdiv" and len(call.args) == 2:
@@ -447,7 +451,8 @@ class Host(Lowering):
         if dotted.endswith(DESCRIPTORS):
             return self._descriptor(dotted, call)
         if dotted.startswith("torch.ops."):
-            operator = self.operators.get(".".join(dotted.split(".")[2:4]))
+            parts = dotted.split(".")[2:4]
+            operator = self.operators.get(".".join(parts)) or self.operators.get(f"*.{parts[-1]}")
             if operator is not None:
                 return self.call(operator, call)
         constant = self._evaluated(dotted, call)
@@ -504,7 +509,7 @@ class Host(Lowering):
             case "dict" if not args:
                 entries: dict[Constant, Value] = {}
                 entries.update(call.keywords)
-                return Dict(entries, call.stars)
+                return Dict(entries, bool(call.spread))
             case "zip" if args and all(isinstance(one, Tup) for one in args):
                 columns = [one.items for one in args if isinstance(one, Tup)]
                 return Tup(tuple(Tup(row) for row in zip(*columns, strict=False)))
@@ -577,7 +582,7 @@ class Host(Lowering):
                 if name in ("run", "warmup"):
                     grid = call.keywords.get("grid", Opaque("grid"))
                     rest = {key: one for key, one in call.keywords.items() if key != "grid"}
-                    return self.launch(owner, grid, Call(node, call.args, rest, call.stars))
+                    return self.launch(owner, grid, Call(node, call.args, rest, call.spread))
                 return self.host_call(f"{owner.name}.{name}", call)
             case Partial(KernelDef() as kernel, args, keywords) if name == "launch":
                 return self._cute_launch(kernel, Call(node, args, keywords), call)
@@ -684,7 +689,7 @@ class Host(Lowering):
                 context = Instance(cls, {}, self.b.emit(Kind.PARAM, "ctx", (), self.place(call.node)))
                 takes_context = bool(forward.args.args) and forward.args.args[0].arg in ("ctx", "self", "context")
                 args = (context, *call.args) if takes_context else call.args
-                return self.inline(func, Call(call.node, args, call.keywords, call.stars), call.node)
+                return self.inline(func, Call(call.node, args, call.keywords, call.spread), call.node)
         return self.host_call(f"{cls.node.name}.{name}", call)
 
     def construct(self, cls: Class, call: Call) -> Value:
@@ -747,10 +752,9 @@ class Host(Lowering):
             else:
                 options[name] = value
         sizes = self.grid(grid, arguments, node)
-        args = (*sizes, *(self.ref(one, node) for one in arguments.values()))
-        attrs: dict[str, AttrValue] = {"grid": len(sizes), "params": tuple(arguments)}
-        if call.stars:
-            attrs["stars"] = True
+        args = (*sizes, *(self.ref(one, node) for one in (*arguments.values(), *call.spread)))
+        names = [*arguments, *("*" for _ in call.spread)]
+        attrs: dict[str, AttrValue] = {"grid": len(sizes), "params": tuple(names)}
         value = self.b.emit(Kind.LAUNCH, kernel.name, args, self.place(node), attrs)
         self.sites.append(Site(kernel, value, arguments, options))
         return value

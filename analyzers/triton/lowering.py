@@ -112,12 +112,15 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call with its arguments evaluated. `stars` if `*args` or `**kwargs` brought in arguments that are not known."""
+    """A call with its arguments evaluated. `args` ends before the first `*` whose items are not known.
+
+    `spread` are that and the positional arguments behind it, and dictionaries given with `**` whose keys are not known.
+    """
 
     node: ast.Call
     args: tuple[Value, ...]
     keywords: Mapping[str, Value]
-    stars: bool = False
+    spread: tuple[Value, ...] = ()
 
 
 class Lowering:
@@ -624,28 +627,26 @@ class Lowering:
 
     def arguments(self, node: ast.Call) -> Call:
         args: list[Value] = []
-        stars = False
+        spread: list[Value] = []
         for one in node.args:
-            if isinstance(one, ast.Starred):
-                value = self.eval(one.value)
-                if isinstance(value, Tup):
-                    args.extend(value.items)
-                else:
-                    args.append(value)
-                    stars = True
+            value = self.eval(one.value if isinstance(one, ast.Starred) else one)
+            if isinstance(one, ast.Starred) and not isinstance(value, Tup):
+                spread.append(value)
             else:
-                args.append(self.eval(one))
+                found = value.items if isinstance(one, ast.Starred) and isinstance(value, Tup) else (value,)
+                (spread if spread else args).extend(found)
         keywords: dict[str, Value] = {}
         for keyword in node.keywords:
             value = self.eval(keyword.value)
             if keyword.arg is not None:
                 keywords[keyword.arg] = value
-            elif isinstance(value, Dict):
+            elif isinstance(value, Dict) and not value.open:
                 keywords.update({str(name): one for name, one in value.items.items()})
-                stars = stars or value.open
             else:
-                stars = True
-        return Call(node, tuple(args), keywords, stars)
+                if isinstance(value, Dict):
+                    keywords.update({str(name): one for name, one in value.items.items()})
+                spread.append(value)
+        return Call(node, tuple(args), keywords, tuple(spread))
 
     def choose(self, callee: Choice, call: Call) -> Value:
         """A call of one of two callees: each under its condition."""
@@ -1178,7 +1179,7 @@ class Lowering:
             if one.arg in extra:
                 bound[one.arg] = extra.pop(one.arg)
         if spec.kwarg is not None:
-            bound[spec.kwarg.arg] = Dict(dict(extra.items()), call.stars)
+            bound[spec.kwarg.arg] = Dict(dict(extra.items()), bool(call.spread))
         for name, default in defaults(func):
             if name not in bound:
                 bound[name] = self._in_module(func.module, default)

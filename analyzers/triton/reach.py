@@ -23,7 +23,8 @@ class Reached:
     problem: str = ""
 
 
-def reach(module: Module, functions: Sequence[Lowered], entry: str, kernels: frozenset[int]) -> Reached:
+def reach(module: Module, functions: Sequence[Lowered], entry: str, top: Lowered) -> Reached:
+    """What runs, from the entry or from every root; `top` is the module's own code, which runs on import."""
     by_node = {id(one.func.node): one for one in functions}
     aliases = _aliases(module, functions)
     if entry:
@@ -31,6 +32,7 @@ def reach(module: Module, functions: Sequence[Lowered], entry: str, kernels: fro
             aliases.get(entry)
             or [one for one in functions if one.name == entry]
             or [one for one in functions if one.name.rpartition(".")[2] == entry]
+            or [one for one in functions if one.name in (f"{entry}.forward", f"{entry}.__call__", f"{entry}.__init__")]
         )
         if not named:
             public = sorted(one.name for one in functions if is_public(one.name))
@@ -44,6 +46,9 @@ def reach(module: Module, functions: Sequence[Lowered], entry: str, kernels: fro
     apart = {one.name for one in roots}
     inside: set[str] = set()
     stack = list(roots)
+    if not entry:
+        stack += [by_node[node] for node in top.host.called if node in by_node]
+        apart |= {one.name for one in stack}
     while stack:
         one = stack.pop()
         if one.name in reached:
@@ -53,7 +58,8 @@ def reach(module: Module, functions: Sequence[Lowered], entry: str, kernels: fro
             other = by_node.get(node)
             if other is None or other is one:
                 continue
-            if node in one.host.called or other.name.rpartition(".")[2] == "backward":
+            # a body that was cut short may lack what it inlined
+            if node in one.host.called or one.problem or other.name.rpartition(".")[2] == "backward":
                 apart.add(other.name)
                 stack.append(other)
             else:

@@ -140,6 +140,16 @@ def run(x, y):
 }
 
 
+WRAPPERS |= {
+    "callback": "from elsewhere import graphed\ndef run(x, y):\n    return graphed(_go, (x, y))\n"
+    "def _go(x, y):\n    k[(4,)](x, y, 7, BLOCK=32)",
+    "library": "lib = torch.library.Library('ns', 'DEF')\ndef _go(x, y):\n    k[(4,)](x, y, 7, BLOCK=32)\n"
+    "lib.impl('go', _go, 'CUDA')\ndef run(x, y):\n    torch.ops.ns.go.default(x, y)",
+    "held": "def run(x, y):\n    launch = k[(4,)]\n    launch(x, y, 7, BLOCK=32)",
+    "settings": "def settings(n):\n    return {'BLOCK': 32, 'n': 7}\ndef run(x, y):\n    k[(4,)](x, y, **settings(3))",
+}
+
+
 @pytest.mark.parametrize("wrapper", sorted(WRAPPERS))
 def test_launches_are_found_through(wrapper: str) -> None:
     found = kernel(f"{K}\n{WRAPPERS[wrapper]}\n", "k")
@@ -439,3 +449,29 @@ def run(x):
     found = kernel(code)
     assert found.reach is Reach.LAUNCHED
     assert {one.constants["BLOCK"] for one in found.variants} == {64, 16}
+
+
+def test_a_class_is_an_entry_by_its_name() -> None:
+    code = (
+        K
+        + """
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        k[(1,)](x, y, 1, 16)
+
+class Other:
+    def forward(self, x, y):
+        pass
+"""
+    )
+    assert reaches(code, "Model") == {"k": Reach.LAUNCHED}
+    assert reaches(code, "Model.forward") == {"k": Reach.LAUNCHED}
+    assert reaches(code, "Other") == {"k": Reach.DEAD}
+
+
+def test_arguments_behind_an_unknown_star_belong_to_no_parameter() -> None:
+    found = kernel(K + "\ndef run(x, *rest, **more):\n    k[(1,)](x, *rest, 5, BLOCK=32, **more)\n")
+    (variant,) = found.variants
+    assert dict(variant.constants) == {"BLOCK": 32}
+    launch = one(function(K + "\ndef run(x, *rest):\n    k[(1,)](x, *rest, 5, BLOCK=32)\n", "run").body, Kind.LAUNCH)
+    assert launch.attrs["params"] == ("x", "BLOCK", "*", "*")
