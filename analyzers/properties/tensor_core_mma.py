@@ -8,8 +8,10 @@ from collections.abc import Iterable
 
 from d2k.analyzers.core.detector import NEEDS_COMPILED, Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
+from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.matmul import Product, products
 from d2k.analyzers.patterns.mentions import mentioned
-from d2k.spec.facts import NONE, Kind
+from d2k.analyzers.patterns.precision import precision
 from d2k.spec.finding import FoundValue, Reason, Status
 
 DTYPES = {
@@ -27,20 +29,21 @@ FULL_PRECISION = "ieee"
 
 
 def detect(kernel: KernelView) -> Detection:
-    every = kernel.values(Kind.MMA)
+    every = products(kernel)
     if not every:
         return mentioned(kernel, NAMES) or Miss(detail="no matrix instruction")
-    used = tuple(value for value in every if not _on_fma_units(kernel, value))
+    used = tuple(one for one in every if not _on_fma_units(kernel, one.value))
     if not used:
         return Miss(
             Reason.WRONG_PARAMETER,
             'input_precision="ieee" keeps fp32 operands off the tensor cores',
             _evidence(kernel, every),
         )
-    groups: dict[tuple[str | None, str | None], list[int]] = {}
-    for value in used:
-        groups.setdefault((_dtype(kernel, value), _family(kernel, value)), []).append(value)
-    return tuple(_match(kernel, dtype, family, values) for (dtype, family), values in groups.items())
+    groups: dict[tuple[str | None, str | None, str | None], list[Product]] = {}
+    for one in used:
+        key = (_dtype(kernel, one.value), _family(kernel, one.value), _rows(kernel, one))
+        groups.setdefault(key, []).append(one)
+    return tuple(_match(kernel, *key, found) for key, found in groups.items())
 
 
 def _on_fma_units(kernel: KernelView, value: int) -> bool:
@@ -50,26 +53,29 @@ def _on_fma_units(kernel: KernelView, value: int) -> bool:
     if op.attrs.get("input_precision") != FULL_PRECISION:
         return False
     # the precision is for fp32 operands alone; narrower ones go to the tensor cores all the same
-    return _operand_types(kernel, value) <= {"f32", None}
+    return _operand_types(kernel, value) <= {"f32"}
 
 
-def _operand_types(kernel: KernelView, value: int) -> set[str | None]:
+def _operand_types(kernel: KernelView, value: int) -> set[str]:
+    """The operands' element types as far as they are known."""
     op = kernel.op(value)
-    found: set[str | None] = {str(op.attrs[key]) for key in ("a_dtype", "b_dtype") if op.attrs.get(key)}
-    return found or {_behind(kernel, arg) for arg in op.args[:2] if arg != NONE}
-
-
-def _behind(kernel: KernelView, value: int) -> str | None:
-    """The element type of an operand, looked up through layout changes."""
-    while kernel.op(value).dtype is None and kernel.op(value).kind is Kind.SHAPE and kernel.op(value).args:
-        value = kernel.op(value).args[0]
-    return kernel.op(value).dtype
+    found = {str(op.attrs[key]) for key in ("a_dtype", "b_dtype") if op.attrs.get(key)}
+    return found or {one for arg in op.args[:2] if (one := precision(kernel, arg)) is not None}
 
 
 def _dtype(kernel: KernelView, value: int) -> str | None:
-    """The operand type in the vocabulary's words, None if the source does not say or the operands differ."""
-    found = {DTYPES.get(one or "") for one in _operand_types(kernel, value)}
+    """The operand type in the vocabulary's words, None if the source does not say or the operands differ.
+
+    Both operands of a product have one type: that of one tells that of the other.
+    """
+    found = {DTYPES.get(one) for one in _operand_types(kernel, value)}
     return found.pop() if len(found) == 1 else None
+
+
+def _rows(kernel: KernelView, one: Product) -> str | None:
+    """The argument whose rows are the rows of the instruction, None if several or none are known."""
+    names = {kernel.pointer(flow(kernel).source_address(fetch)) for fetch in one.a_fetches}
+    return names.pop() if len(names) == 1 else None
 
 
 def _family(kernel: KernelView, value: int) -> str | None:
@@ -78,7 +84,9 @@ def _family(kernel: KernelView, value: int) -> str | None:
     return family if isinstance(family, str) and family in FAMILIES else None
 
 
-def _match(kernel: KernelView, dtype: str | None, family: str | None, values: Iterable[int]) -> Match:
+def _match(
+    kernel: KernelView, dtype: str | None, family: str | None, rows: str | None, found: Iterable[Product]
+) -> Match:
     attributes: dict[str, FoundValue] = {}
     undecided: dict[str, str] = {}
     if dtype is None:
@@ -89,12 +97,16 @@ def _match(kernel: KernelView, dtype: str | None, family: str | None, values: It
         undecided["instr"] = f"{NEEDS_COMPILED}: the compiler chooses the matrix instruction"
     else:
         attributes["instr"] = family
-    return Match(_evidence(kernel, values), attributes, undecided)
+    if rows is None:
+        undecided["m_axis"] = "the rows of the instruction come from no single argument"
+    else:
+        attributes["m_axis"] = rows
+    return Match(_evidence(kernel, found), attributes, undecided)
 
 
-def _evidence(kernel: KernelView, values: Iterable[int]) -> tuple[Evidence, ...]:
+def _evidence(kernel: KernelView, found: Iterable[Product]) -> tuple[Evidence, ...]:
     return tuple(
-        Evidence(kernel.place(value), f"matrix product ({kernel.op(value).name})") for value in tuple(values)[:4]
+        Evidence(kernel.place(one.value), f"matrix product ({kernel.op(one.value).name})") for one in tuple(found)[:4]
     )
 
 
@@ -137,7 +149,7 @@ EXAMPLES = (
         "triton",
         TRITON.replace("TYPE", "tl.bfloat16").replace("PRODUCT", DOT),
         Status.PRESENT,
-        {"dtype": "bf16"},
+        {"dtype": "bf16", "m_axis": "A"},
     ),
     Example(
         "dot of fp32 tiles in tf32",

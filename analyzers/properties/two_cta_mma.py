@@ -56,7 +56,7 @@ def _cluster(kernel: KernelView) -> int | None:
 
 def _combined_rows(kernel: KernelView, value: int, rows: int | None) -> int | None:
     """Rows of the pair's tile: in TLX each block names its own half, elsewhere the instruction names both."""
-    return PAIR * rows if rows is not None and kernel.kernel.language == "tlx" else rows
+    return PAIR * rows if rows is not None and "tlx" in kernel.program.program.languages else rows
 
 
 def _has_pairs(kernel: KernelView) -> bool:
