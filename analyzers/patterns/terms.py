@@ -11,7 +11,7 @@ from d2k.analyzers.patterns.numbering import Monomial, Polynomial, numbering
 from d2k.analyzers.patterns.tiles import WITHIN, differs_within
 from d2k.spec.facts import NONE, Kind
 
-MOVING = WITHIN | {Kind.BLOCK_INDEX, Kind.CLUSTER_RANK, Kind.LOAD, Kind.ATOMIC}
+MOVING = WITHIN | {Kind.BLOCK_INDEX, Kind.CLUSTER_RANK, Kind.LOAD, Kind.ATOMIC, Kind.SHUFFLE}
 """Kinds that make a factor an index rather than a stride; loop variables do so too."""
 
 MAX_OPENED = 64
