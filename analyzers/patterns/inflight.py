@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.accesses import STREAMING, accesses, by_tensor
+from d2k.analyzers.patterns.contiguity import access_steps
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.languages import is_triton
 from d2k.analyzers.patterns.loops import fetch_moves, trip_count, where
@@ -16,6 +17,10 @@ from d2k.spec.facts import NONE, Kind, Op
 
 AUTOMATIC = 16
 """A loop of a constant, small number of iterations that fills registers is unrolled without being asked to."""
+
+
+IN_A_ROW = 3
+"""Two tiles of one tensor, such as the halves of a rotary pair, are what the operation takes and no unrolling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,8 @@ def in_flight(kernel: KernelView) -> Iterator[InFlight]:
             groups.setdefault((one.tensor, op.loop, op.guards), []).append(one.value)
     for (tensor, loop, _), loads in groups.items():
         together = _together(kernel, loads)
+        if is_triton(kernel) and len(together) < IN_A_ROW:
+            together = together[:1]
         repeated, how = _repetitions(kernel, loop, together)
         least, most = _vectors(kernel, together[0])
         reduced = _is_reduced(kernel, together[0])
@@ -153,6 +160,11 @@ def _fills_registers(kernel: KernelView, loop: int, load: int) -> bool:
     return kept
 
 
+def _moves_within(kernel: KernelView, load: int) -> bool:
+    """The elements of the tile lie at different places."""
+    return any(access_steps(kernel, load) or ())
+
+
 def _vectors(kernel: KernelView, load: int) -> tuple[int, int | None]:
     """Fewest and most load instructions of a thread for one load of the source; None if there is no bound known."""
     if not is_triton(kernel):
@@ -163,7 +175,7 @@ def _vectors(kernel: KernelView, load: int) -> tuple[int, int | None]:
     own = max(1, elements // count)
     found = width(kernel, load)
     if found.contiguous is False:
-        return own, own
+        return (own, own) if _moves_within(kernel, load) else (1, 1)
     run = found.run or own
     if found.contiguous is None:
         return max(1, own * NARROWEST // WIDEST), own
