@@ -286,16 +286,27 @@ class Expressions(Types):
     # arithmetic
 
     def _binary(self, node: Binary) -> Thing:
-        if node.op == ",":
-            self.expression(node.left)
-            return self.expression(node.right)
-        left = self.evaluate(node.left)
-        self.at = node.at
-        if node.op in ("&&", "and", "||", "or"):
-            return self._logical(node, left)
-        right = self.evaluate(node.right)
-        self.at = node.at
-        return self.binary(node.op, left, right)
+        # long chains lean left: walk them with a loop
+        chain = [node]
+        while isinstance(chain[-1].left, Binary):
+            chain.append(chain[-1].left)
+        result: Thing | None = None
+        for one in reversed(chain):
+            if one.op == ",":
+                if result is None:
+                    self.expression(one.left)
+                result = self.expression(one.right)
+                continue
+            left = self.evaluate(one.left) if result is None else self.read(result)
+            self.at = one.at
+            if one.op in ("&&", "and", "||", "or"):
+                result = self._logical(one, left)
+                continue
+            right = self.evaluate(one.right)
+            self.at = one.at
+            result = self.binary(one.op, left, right)
+        assert result is not None
+        return result
 
     def _logical(self, node: Binary, left: Thing) -> Thing:
         conjunction = node.op in ("&&", "and")

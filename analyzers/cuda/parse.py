@@ -46,7 +46,7 @@ from d2k.analyzers.cuda.syntax import (
 if TYPE_CHECKING:
     import tree_sitter as ts
 
-MAX_DEPTH = 150
+MAX_DEPTH = 200
 """Nesting at which expressions are given up; hostile inputs nest without end."""
 
 EMPTY = Block(0, ())
@@ -109,6 +109,8 @@ class Converter:
     def __init__(self, text: str) -> None:
         self.text = text
         self.depth = 0
+        self.cut: list[int] = []
+        """Where nesting was given up."""
         self._bodies: dict[int, Node] = {}
         self._pending: dict[int, ts.Node] = {}
 
@@ -391,6 +393,16 @@ class Converter:
 
     def type_argument(self, node: ts.Node) -> Node:
         """A type or, where a type and an expression look alike, a name."""
+        self.depth += 1
+        try:
+            if self.depth > MAX_DEPTH:
+                self.cut.append(node.start_byte)
+                return Opaque(node.start_byte, self.source(node)[:200])
+            return self._type_argument(node)
+        finally:
+            self.depth -= 1
+
+    def _type_argument(self, node: ts.Node) -> Node:
         if node.type == "type_descriptor":
             return self.type_name(node)
         if node.type in (
@@ -599,6 +611,7 @@ class Converter:
         self.depth += 1
         try:
             if self.depth > MAX_DEPTH:
+                self.cut.append(node.start_byte)
                 return Opaque(node.start_byte, self.source(node)[:200])
             handler = _STATEMENTS.get(node.type)
             if handler is not None:
@@ -769,6 +782,7 @@ class Converter:
         self.depth += 1
         try:
             if self.depth > MAX_DEPTH:
+                self.cut.append(node.start_byte)
                 return Opaque(node.start_byte, self.source(node)[:200])
             handler = _EXPRESSIONS.get(node.type)
             if handler is not None:

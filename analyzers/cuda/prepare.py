@@ -16,13 +16,15 @@ from d2k.analyzers.cuda.condition import evaluate
 
 MAX_EXPANSION = 400_000
 """Characters that macros may produce in one file; further ones stay as calls."""
+MAX_WORK = 150_000
+"""Tokens that the expansion of one file's macros may go through."""
 MAX_NESTING = 40
 MAX_ARGUMENTS = 60_000
 """Characters that the arguments of one macro call may span."""
 
 _SCAN = re.compile(
     r"""//(?:[^\\\n]|\\[\s\S])*|/\*[\s\S]*?(?:\*/|\Z)"""
-    r"""|(?:u8|[uUL])?R"(?P<delim>[^()\\\s"]{0,16})\([\s\S]*?\)(?P=delim)\""""
+    r"""|(?:u8|[uUL])?R"(?P<delim>[^()\\\s"]{0,16})\([\s\S]*?(?:\)(?P=delim)\"|\Z)"""
     r"""|"(?:[^"\\\n]|\\[\s\S])*"?"""
     r"""|'(?:[^'\\\n]|\\.)+'?"""
     r"""|^[ \t]*\#(?:[^\\\n]|\\\r?\n|\\.)*"""
@@ -104,6 +106,10 @@ def ascii_only(text: str) -> str:
     return text if text.isascii() else re.sub(r"[^\x00-\x7f]", "_", text)
 
 
+class _TooMuch(Exception):
+    """A macro expands to more than can be analysed in bounded time."""
+
+
 class _Preparer:
     def __init__(self, source: str, target: str, macros: Mapping[str, Macro]) -> None:
         self.source = source
@@ -117,6 +123,8 @@ class _Preparer:
         self.branches: list[tuple[bool | None, str]] = []
         """For each open `#if`: whether a branch was taken (None: taken because its condition is unknown), its text."""
         self.produced = 0
+        self.work = 0
+        """Tokens handled by macro expansion in this file."""
         self.depth = 0
 
     # output
@@ -233,7 +241,14 @@ class _Preparer:
             self.out.exhausted = True
             return None
         tokens = _tokens(self.source[start:finish], start)
-        expanded = self.expand(tokens, frozenset())
+        before = self.work
+        try:
+            expanded = self.expand(tokens, frozenset())
+        except _TooMuch:
+            # the call stays a call; the work is taken back so that smaller macros still expand
+            self.out.exhausted = True
+            self.work = before
+            return None
         self.produced += sum(len(text) for text, _ in expanded)
         self.copy(copied, start)
         self.put_tokens(self._take_pragmas(expanded), start)
@@ -485,7 +500,11 @@ class _Preparer:
     # expansion
 
     def expand_text(self, text: str) -> str:
-        return "".join(one for one, _ in self.expand([(t, -1) for t, _ in _tokens(text, 0)], frozenset()))
+        try:
+            return "".join(one for one, _ in self.expand([(t, -1) for t, _ in _tokens(text, 0)], frozenset()))
+        except _TooMuch:
+            self.out.exhausted = True
+            return text
 
     def expand(self, tokens: list[Token], hidden: frozenset[str]) -> list[Token]:
         """Macro expansion; a macro is not expanded inside its own expansion."""
@@ -500,12 +519,11 @@ class _Preparer:
     def _expand(self, tokens: list[Token], hidden: frozenset[str]) -> list[Token]:
         found: list[Token] = []
         at = 0
-        size = 0
         while at < len(tokens):
             token = tokens[at]
             at += 1
             macro = self.macros.get(token[0]) if token[0] not in hidden else None
-            if macro is None or self.produced + size > MAX_EXPANSION:
+            if macro is None:
                 found.append(token)
                 continue
             if macro.params is None:
@@ -519,8 +537,10 @@ class _Preparer:
                 arguments = _split(tokens[at:close])
                 at = close + 1
                 body = self._substitute(macro, arguments, hidden)
+            self.work += len(body)
+            if self.work > MAX_WORK:
+                raise _TooMuch
             expanded = self.expand(body, hidden | {macro.name})
-            size += sum(len(text) for text, _ in expanded)
             found.append((" ", -1))
             found.extend(expanded)
             found.append((" ", -1))

@@ -17,7 +17,7 @@ from d2k.analyzers.cuda.includes import load_units
 from d2k.analyzers.cuda.library import USER_FILE, Library, with_user_tables
 from d2k.analyzers.cuda.lowering import Lowerer, Portable
 from d2k.analyzers.cuda.mentions import mentions_in_text
-from d2k.analyzers.cuda.parse import parse_expression
+from d2k.analyzers.cuda.parse import MAX_DEPTH, parse_expression
 from d2k.analyzers.cuda.scope import FunctionRef, Index, Unit
 from d2k.analyzers.cuda.syntax import Function, Node
 from d2k.spec.facts import (
@@ -71,7 +71,11 @@ def read(
     `line_map`: line i of `text` stands at line `line_map[i - 1]` of the file at `path` (CUDA in a Python string).
     """
     with _deep_recursion():
-        return _Reader(path, text, entry, target, include_dirs, line_map).program()
+        try:
+            return _Reader(path, text, entry, target, include_dirs, line_map).program()
+        except RecursionError:
+            problem = Problem(Place(path, 1, 1), "nested too deeply")
+            return Program(path, ("cuda",), (), (), EMPTY, entry, problems=(problem,))
 
 
 @dataclass(slots=True)
@@ -220,10 +224,10 @@ class _Reader:
                         reachable.add(ref.key)
                         stack.append(ref)
         called = {name for names in calls.values() for name in names}
+        root_keys = {ref.key for ref in roots}
         hosts: list[_Host] = []
         for ref in functions:
-            is_root = any(ref.key == root.key for root in roots)
-            if is_root or ref.function.name not in called or ref.key not in reachable:
+            if ref.key in root_keys or ref.function.name not in called or ref.key not in reachable:
                 hosts.append(self._host(ref, ref.key in reachable))
         return hosts
 
@@ -293,6 +297,8 @@ class _Reader:
             return f"more than {lowerer.b.max_ops} operations"
         except RecursionError:
             return "nested too deeply"
+        if any(ref.function.at <= at < ref.function.end for at in ref.unit.converter.cut):
+            return f"nested deeper than {MAX_DEPTH} levels"
         return ""
 
     def _kernel(self, ref: FunctionRef, sites: list[_Site], launched_somewhere: bool) -> None:
