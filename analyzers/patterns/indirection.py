@@ -103,16 +103,17 @@ def looked_up(view: BodyView, value: int) -> tuple[int, ...]:
 
 def _indices(view: BodyView, op: Op) -> tuple[int, ...]:
     """The operands that a result is an index through: no conditions, divisors or bounds that a position is held to."""
+    args = op.args
     if (op.kind is Kind.PHI and op.name == "if") or op.name == "where":
-        return op.args[1:]
-    if op.kind is Kind.ELEMENTWISE and op.name in ("mod", "floordiv", "div", "shr", "and"):
+        args = op.args[1:]
+    elif op.kind is Kind.ELEMENTWISE and op.name in ("mod", "floordiv", "div", "shr", "and"):
         return op.args[:1]
-    if op.kind is Kind.ELEMENTWISE and op.name in ("min", "max"):
-        positions = tuple(
-            arg for arg in op.args if not _loads(view, arg) and (differs_within(view, arg) or rests_on_tile(view, arg))
-        )
-        return positions or op.args
-    return op.args
+    elif op.name not in ("min", "max"):
+        return args
+    positions = tuple(
+        arg for arg in args if not _loads(view, arg) and (differs_within(view, arg) or rests_on_tile(view, arg))
+    )
+    return positions or args
 
 
 def _loads(view: BodyView, value: int) -> bool:

@@ -15,7 +15,6 @@ from d2k.analyzers.patterns.indirection import Indirect, indirect_accesses, is_s
 from d2k.analyzers.patterns.loops import LESS, arithmetic, where
 from d2k.analyzers.patterns.matmul import products
 from d2k.analyzers.patterns.pipelines import pipelined
-from d2k.analyzers.patterns.terms import Term
 from d2k.analyzers.patterns.tiles import differs_within
 from d2k.spec.facts import NONE, Kind
 from d2k.spec.finding import FoundValue, Status
@@ -89,12 +88,14 @@ def _kind(kernel: KernelView, one: Indirect, others: list[Indirect]) -> str:
             return "slot_map"  # a state that is read and written back
         if _is_position(kernel, one):
             return "block_list"
-    return "block_table" if any(_is_row(term) for term in one.inner) else "row_ids"
+    return "block_table" if _has_rows(one) else "row_ids"
 
 
-def _is_row(term: Term) -> bool:
-    """A range over rows inside the block, not over the elements of one row, which a thread reads in vectors."""
-    return bool(term.stride) or abs(term.scale) > WIDEST
+def _has_rows(one: Indirect) -> bool:
+    """Ranges run over rows inside the block besides the elements of one row, which a thread reads in vectors."""
+    steps = {(term.stride, term.scale) for term in one.inner}
+    rows = {(stride, scale) for stride, scale in steps if stride or abs(scale) > WIDEST}
+    return len(rows) >= 2 or (bool(rows) and rows != steps)
 
 
 def _is_position(kernel: KernelView, one: Indirect) -> bool:
