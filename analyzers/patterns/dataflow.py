@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from types import CodeType, FunctionType
 from weakref import WeakKeyDictionary
 
 from d2k.analyzers.core.view import BodyGraph, BodyView
@@ -47,6 +48,14 @@ PRODUCTS = frozenset({"mul", "floordiv", "div", "mod", "shl", "shr", "neg"})
 
 Through = Callable[[Op], bool]
 
+SEARCHES = 8
+"""Searches with one predicate before it pays to follow all values at once."""
+
+
+def _code(through: Through) -> CodeType | None:
+    """What identifies a predicate: its code, unless it depends on variables around it."""
+    return through.__code__ if isinstance(through, FunctionType) and through.__closure__ is None else None
+
 
 def _moves_pointer(op: Op) -> bool:
     return op.kind in POINTER_ARITHMETIC and not (op.kind is Kind.ELEMENTWISE and op.name in PRODUCTS)
@@ -59,7 +68,8 @@ class Flow:
         self._graph = graph
         self._ops = graph.body.ops
         self._operands: dict[int, tuple[int, ...]] = {}
-        self._fetches: dict[Through, dict[int, tuple[int, ...]]] = {}
+        self._fetches: dict[CodeType, dict[int, tuple[int, ...]]] = {}
+        self._behind: dict[CodeType, list[int]] = {}
 
     @cached_property
     def _roots(self) -> dict[int, tuple[int, ...]]:
@@ -230,10 +240,48 @@ class Flow:
 
     def fetches(self, value: int, through: Through = lambda _: True) -> tuple[int, ...]:
         """Reads of memory outside the block (LOAD and COPY) that the data of `value` comes from, in program order."""
-        known = self._fetches.setdefault(through, {})
+        code = _code(through)
+        if code is None:
+            return self._searched(value, through)
+        known = self._fetches.setdefault(code, {})
         if value not in known:
-            known[value] = tuple(sorted(at for at in self.back((value,), through) if self.is_fetch(at)))
+            if len(known) < SEARCHES:
+                known[value] = self._searched(value, through)
+            else:
+                known[value] = self._read_off(value, code, through)
         return known[value]
+
+    def _searched(self, value: int, through: Through) -> tuple[int, ...]:
+        return tuple(sorted(at for at in self.back((value,), through) if self.is_fetch(at)))
+
+    def _read_off(self, value: int, code: CodeType, through: Through) -> tuple[int, ...]:
+        """The same from sets for all values at once, which many searches in a large body would take too long for."""
+        if code not in self._behind:
+            self._behind[code] = self._fetch_sets(through)
+        bits, places = self._behind[code][value], self._all_fetches
+        return tuple(place for number, place in enumerate(places) if bits >> number & 1)
+
+    @cached_property
+    def _all_fetches(self) -> tuple[int, ...]:
+        return tuple(value for value in range(len(self._ops)) if self.is_fetch(value))
+
+    def _fetch_sets(self, through: Through) -> list[int]:
+        """For each value the fetches behind it, as a set of bits over `_all_fetches`: the least fixed point."""
+        sets = [0] * len(self._ops)
+        for number, place in enumerate(self._all_fetches):
+            sets[place] = 1 << number
+        passing = [(value, self.operands(value)) for value, op in enumerate(self._ops) if through(op)]
+        changed = True
+        while changed:
+            changed = False
+            for value, operands in passing:
+                bits = sets[value]
+                for operand in operands:
+                    bits |= sets[operand]
+                if bits != sets[value]:
+                    sets[value] = bits
+                    changed = True
+        return sets
 
     def is_fetch(self, value: int) -> bool:
         """A read of memory that is no on-chip array and nothing that the block itself stored there."""
