@@ -38,6 +38,18 @@ class BodyGraph:
         return {kind: tuple(values) for kind, values in found.items()}
 
     @cached_property
+    def nests(self) -> tuple[tuple[int, ...], ...]:
+        """For each loop itself and the loops around it, innermost first."""
+        found: list[tuple[int, ...]] = []
+        for loop in range(len(self.body.loops)):
+            chain: list[int] = []
+            while loop != NONE:
+                chain.append(loop)
+                loop = self.body.loops[loop].parent
+            found.append(tuple(chain))
+        return tuple(found)
+
+    @cached_property
     def users(self) -> tuple[tuple[int, ...], ...]:
         users: list[list[int]] = [[] for _ in self.body.ops]
         for value, op in enumerate(self.body.ops):
@@ -157,11 +169,7 @@ class BodyView:
         return self.ancestors(self.op(value).loop)
 
     def ancestors(self, loop: int) -> tuple[int, ...]:
-        chain: list[int] = []
-        while loop != NONE:
-            chain.append(loop)
-            loop = self.loop(loop).parent
-        return tuple(chain)
+        return self.graph.nests[loop] if loop != NONE else ()
 
     def inside(self, loop: int) -> tuple[int, ...]:
         """Values defined in `loop`, those in its inner loops included, in program order."""

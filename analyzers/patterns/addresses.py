@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.loops import index_cone, where
-from d2k.analyzers.patterns.numbering import Polynomial, difference, numbering
+from d2k.analyzers.patterns.numbering import Numbering, Polynomial, difference, numbering
 from d2k.spec.facts import NONE, Kind
 
 INDICES = frozenset(
@@ -21,7 +23,13 @@ def indices(view: BodyView, access: int) -> frozenset[int]:
 def index_atoms(view: BodyView, value: int) -> frozenset[int]:
     """Numbers of the index values that `value` is computed from by index arithmetic."""
     numbers = numbering(view)
-    return frozenset(numbers.number(at) for at in index_cone(view, value) if view.op(at).kind in INDICES)
+    known = _ATOMS.setdefault(numbers, {})
+    if value not in known:
+        known[value] = frozenset(numbers.number(at) for at in index_cone(view, value) if view.op(at).kind in INDICES)
+    return known[value]
+
+
+_ATOMS: WeakKeyDictionary[Numbering, dict[int, frozenset[int]]] = WeakKeyDictionary()
 
 
 def place_polynomials(view: BodyView, access: int) -> tuple[Polynomial, ...]:

@@ -306,6 +306,10 @@ class Flow:
 
     def outputs(self) -> tuple[int, ...]:
         """Writes to memory outside the block, in program order."""
+        return self._outputs
+
+    @cached_property
+    def _outputs(self) -> tuple[int, ...]:
         kinds = (Kind.STORE, Kind.ATOMIC, Kind.COPY)
         return tuple(
             sorted(value for kind in kinds for value in self._graph.by_kind.get(kind, ()) if self.is_output(value))
