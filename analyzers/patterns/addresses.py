@@ -8,6 +8,7 @@ from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.loops import index_cone, where
 from d2k.analyzers.patterns.numbering import Numbering, Polynomial, difference, numbering
+from d2k.analyzers.patterns.tiles import differs_within
 from d2k.spec.facts import NONE, Kind
 
 INDICES = frozenset(
@@ -55,3 +56,11 @@ def memory_of(view: BodyView, access: int) -> tuple[int, ...]:
     op = view.op(access)
     address = data.source_address(access) if op.kind in (Kind.LOAD, Kind.COPY) else op.args[0]
     return data.memory(address)
+
+
+def is_tile(view: BodyView, access: int) -> bool:
+    """The access goes to many elements of a block, not to one number such as a length or a label."""
+    op = view.op(access)
+    if op.kind is Kind.COPY or op.attrs.get("via") in ("descriptor", "block_pointer"):
+        return True
+    return any(differs_within(view, place) for place in where(view, access) if place != NONE)

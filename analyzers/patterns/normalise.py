@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from d2k.analyzers.core.view import BodyView
-from d2k.analyzers.patterns.addresses import memory_of
+from d2k.analyzers.patterns.addresses import is_tile, memory_of
+from d2k.analyzers.patterns.branches import exclude
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.statistics import Statistic, statistics
 from d2k.spec.facts import Kind, Op
@@ -45,8 +46,11 @@ def transformed(view: BodyView) -> Iterator[Transformed]:
             if op.kind is not Kind.ELEMENTWISE or value not in written or value in inside or len(op.args) < 2:
                 continue
             for fetch in _raw(view, op):
-                if set(memory_of(view, fetch)) & arrays:
-                    yield Transformed(one, value, op.name, fetch, fetch not in one.fetches)
+                if set(memory_of(view, fetch)) & arrays and is_tile(view, fetch):
+                    again = fetch not in one.fetches
+                    if again and any(exclude(view, fetch, other) for other in one.fetches):
+                        continue
+                    yield Transformed(one, value, op.name, fetch, again)
 
 
 def _derives(op: Op) -> bool:
@@ -72,4 +76,5 @@ def _raw(view: BodyView, op: Op) -> tuple[int, ...]:
 
 
 def _elementwise(op: Op) -> bool:
-    return op.kind not in (Kind.REDUCE, Kind.SCAN, Kind.MMA, Kind.REDUX, Kind.SHUFFLE)
+    """A product that the data goes into is data too: what it was normalised by may be applied to the product."""
+    return op.kind not in (Kind.REDUCE, Kind.SCAN, Kind.REDUX, Kind.SHUFFLE)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.activation import activations
-from d2k.analyzers.patterns.addresses import INDICES, memory_of, place_polynomials
+from d2k.analyzers.patterns.addresses import INDICES, is_tile, memory_of, place_polynomials, same_elements
+from d2k.analyzers.patterns.branches import exclude
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.loops import index_cone, where
 from d2k.analyzers.patterns.normalise import Transformed, transformed
@@ -28,6 +29,21 @@ def operators(kernel: KernelView) -> dict[str, int]:
     for word, value in _all(kernel):
         found.setdefault(word, value)
     return found
+
+
+def fetches_once(kernel: KernelView) -> bool:
+    """No tile of an array is fetched a second time by the same kernel."""
+    data = flow(kernel)
+    fetched: dict[tuple[int, ...], list[int]] = {}
+    for fetch in kernel.values(Kind.LOAD, Kind.COPY):
+        if data.is_fetch(fetch) and is_tile(kernel, fetch):
+            fetched.setdefault(memory_of(kernel, fetch), []).append(fetch)
+    return not any(
+        same_elements(kernel, left, right) and not exclude(kernel, left, right)
+        for found in fetched.values()
+        for at, left in enumerate(found)
+        for right in found[at + 1 :]
+    )
 
 
 def _all(kernel: KernelView) -> Iterator[tuple[str, int]]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from math import prod
 
 from d2k.analyzers.core.view import BodyView, KernelView
+from d2k.analyzers.patterns.addresses import is_tile
 from d2k.analyzers.patterns.contraction import Contraction, accumulation, contractions
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.loops import index_cone, moves, trip_count, where
 from d2k.analyzers.patterns.matmul import Product, operand_path, products
 from d2k.analyzers.patterns.rope import rotations, tables
-from d2k.analyzers.patterns.tiles import differs_within
 from d2k.spec.facts import NONE, Kind, Op
 
 MAX_PADDING = 16
@@ -30,7 +30,7 @@ class Reuse:
 
 def reuses(view: BodyView) -> tuple[Reuse, ...]:
     """Every fetch that serves more than one result, in program order."""
-    found = (*_matrix(view), *_dots(view), *_tables(view), *_copies(view), *_neighbours(view))
+    found = (*_matrix(view), *_dots(view), *_tables(view), *_copies(view), *_layouts(view), *_neighbours(view))
     return tuple(sorted(found, key=lambda one: (one.fetch, one.use)))
 
 
@@ -132,7 +132,8 @@ def _dots(view: BodyView) -> Iterator[Reuse]:
             uses.setdefault(fetch, []).append((one, _fan_out(view, fetch, one.value)))
     for fetch, found in uses.items():
         total = None if any(times is None for _, times in found) else sum(times or 0 for _, times in found)
-        if total is None or total >= 2:
+        staged = any(kept_in(view, side) is not None for one, _ in found for side in view.op(one.value).args[:2])
+        if (total is None and staged) or (total is not None and total >= 2):
             yield Reuse(fetch, total, found[0][0].value, "meets several vectors")
 
 
@@ -176,7 +177,7 @@ def _copies(view: BodyView) -> Iterator[Reuse]:
         if view.op(store).kind is Kind.ATOMIC or len(view.op(store).args) < 2:
             continue
         for fetch in data.fetches(view.op(store).args[1], lambda op: op.kind in (Kind.CAST, Kind.SHAPE)):
-            if not any(differs_within(view, arg) for arg in where(view, fetch) if arg != NONE):
+            if not is_tile(view, fetch):
                 continue  # one number, no row
             target = data.memory(view.op(store).args[0])
             stores.setdefault((fetch, target), []).append(store)
@@ -195,6 +196,29 @@ def _copies(view: BodyView) -> Iterator[Reuse]:
             times += (again or 1) if moving or again == 1 else 1
         if times >= 2 or (unknown and found):
             yield Reuse(fetch, None if unknown else times, found[0], "stored to several places")
+
+
+def _layouts(view: BodyView) -> Iterator[Reuse]:
+    """A fetched tile that is written as it is to one array and transposed to another."""
+    data = flow(view)
+    for fetch in view.values(Kind.LOAD, Kind.COPY):
+        if not data.is_fetch(fetch) or not is_tile(view, fetch) or view.values(Kind.MMA):
+            continue
+        made = tuple(data.forward((fetch,), lambda op: op.kind is not Kind.REDUCE))
+        turned = [at for at in made if _turns(view.op(at))]
+        if not turned:
+            continue
+        straight = frozenset(data.forward((fetch,), lambda op: op.kind is not Kind.REDUCE and not _turns(op)))
+        after = frozenset(data.forward(turned, lambda op: op.kind is not Kind.REDUCE))
+        targets = [
+            {data.memory(view.op(out).args[0]) for out in data.outputs() if out in side} for side in (straight, after)
+        ]
+        if targets[0] - targets[1] and targets[1] - targets[0]:
+            yield Reuse(fetch, 2, turned[0], "written in two layouts")
+
+
+def _turns(op: Op) -> bool:
+    return op.kind is Kind.SHAPE and op.name in ("trans", "permute")
 
 
 def _neighbours(view: BodyView) -> Iterator[Reuse]:

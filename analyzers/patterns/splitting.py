@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from d2k.analyzers.core.fold import fold
 from d2k.analyzers.core.view import KernelView
+from d2k.analyzers.patterns.addresses import is_tile
 from d2k.analyzers.patterns.carried import cells
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.hosts import launches
+from d2k.analyzers.patterns.hosts import launches, short
 from d2k.analyzers.patterns.loops import index_cone, movers, walked, where
 from d2k.analyzers.patterns.numbering import numbering
 from d2k.analyzers.patterns.skipping import follows_tile, touching_tiles
-from d2k.analyzers.patterns.tiles import differs_within, tile_numbers
+from d2k.analyzers.patterns.tiles import tile_numbers
 from d2k.spec.facts import NONE, Kind, Op
 
 
@@ -103,15 +104,10 @@ def _chosen(kernel: KernelView, loop: int) -> frozenset[int]:
     return frozenset(
         number
         for fetch in kernel.values(Kind.LOAD, Kind.COPY)
-        if data.is_fetch(fetch) and fetch not in inside and _is_tile(kernel, fetch)
+        if data.is_fetch(fetch) and fetch not in inside and is_tile(kernel, fetch)
         for place in where(kernel, fetch)
         for number in _tiles(kernel, place)
     )
-
-
-def _is_tile(kernel: KernelView, fetch: int) -> bool:
-    """A fetch of data, not of one number such as a length."""
-    return any(differs_within(kernel, place) for place in where(kernel, fetch) if place != NONE)
 
 
 def _walked_place(kernel: KernelView, loop: int) -> int:
@@ -255,16 +251,18 @@ def _tiles(kernel: KernelView, place: int) -> frozenset[int]:
 
 
 def _summed_by_host(kernel: KernelView) -> Iterator[Split]:
-    """Each block stores the sum of its tile of an axis, and host code adds the stored parts."""
+    """Each block stores the sum of its tile of an axis, and host code or a later kernel reduces the stored parts."""
     data = flow(kernel)
     for store in data.outputs():
         op = kernel.op(store)
-        if op.kind is not Kind.STORE or not _host_sums(kernel, op.args[0]):
+        if op.kind is not Kind.STORE or not (_host_sums(kernel, op.args[0]) or _is_reduced_later(kernel, op.args[0])):
             continue
+        if any(is_tile(kernel, fetch) for fetch in data.fetches(op.args[1], _keeps_elements)):
+            continue  # the tile itself is stored, not what it was reduced to
         own = frozenset(number for place in where(kernel, store) for number in _tiles(kernel, place))
         for reduced in data.back((op.args[1],), lambda inner: inner.kind is not Kind.LOAD):
             inner = kernel.op(reduced)
-            if (inner.kind is Kind.REDUCE and inner.name == "sum") or inner.kind is Kind.MMA:
+            if (inner.kind is Kind.REDUCE and inner.name in ("sum", "max", "min")) or inner.kind is Kind.MMA:
                 fetched = data.fetches(reduced)
                 theirs = {n for one in fetched for place in where(kernel, one) for n in _tiles(kernel, place)}
                 for tile in sorted(own & theirs):
@@ -272,17 +270,61 @@ def _summed_by_host(kernel: KernelView) -> Iterator[Split]:
                     return
 
 
+def _keeps_elements(op: Op) -> bool:
+    return op.kind not in (Kind.REDUCE, Kind.MMA, Kind.SCAN)
+
+
+def _is_reduced_later(kernel: KernelView, address: int) -> bool:
+    """The array that a kernel stores to is handed to a later kernel, which reduces it."""
+    name = kernel.pointer(address)
+    for host, launch in launches(kernel):
+        buffer = _argument(host.op(launch), name)
+        for later in host.values(Kind.LAUNCH) if buffer is not None else ():
+            op = host.op(later)
+            if later <= launch or short(op.name) == kernel.kernel.name:
+                continue
+            handed = [param for param in _params(op) if _argument(op, param) == buffer]
+            if any(
+                _reduces_argument(other, param)
+                for other in kernel.program.kernels
+                for param in handed
+                if other.kernel.name == short(op.name)
+            ):
+                return True
+    return False
+
+
+def _params(launch: Op) -> tuple[str, ...]:
+    names = launch.attrs.get("params")
+    return tuple(str(one) for one in names) if isinstance(names, tuple) else ()
+
+
+def _argument(launch: Op, name: str | None) -> int | None:
+    """The value passed for a kernel's parameter."""
+    names = _params(launch)
+    grid = launch.attrs.get("grid")
+    if name not in names:
+        return None
+    at = (grid if isinstance(grid, int) else 0) + names.index(name)
+    return launch.args[at] if at < len(launch.args) else None
+
+
+def _reduces_argument(kernel: KernelView, param: str) -> bool:
+    """The kernel reduces what it fetches from the parameter, and nothing else with it."""
+    data = flow(kernel)
+    for value in kernel.values(Kind.REDUCE):
+        names = {kernel.pointer(data.source_address(fetch)) for fetch in data.fetches(value)}
+        if names == {param}:
+            return True
+    return False
+
+
 def _host_sums(kernel: KernelView, address: int) -> bool:
     """Host code sums the array that a kernel stores to, after the launch."""
     name = kernel.pointer(address)
     for host, launch in launches(kernel):
-        op = host.op(launch)
-        params = op.attrs.get("params")
-        if not isinstance(params, tuple) or name not in params:
-            continue
-        grid = op.attrs.get("grid")
-        buffer = op.args[(grid if isinstance(grid, int) else 0) + params.index(name)]
-        if any(
+        buffer = _argument(host.op(launch), name)
+        if buffer is not None and any(
             host.op(user).kind is Kind.HOST_CALL and host.op(user).name.rsplit(".", 1)[-1] == "sum"
             for user in host.flows_to(buffer, lambda one: one.kind in (Kind.SHAPE, Kind.PHI, Kind.ITEM, Kind.ATTRIBUTE))
             if user > launch

@@ -41,7 +41,7 @@ def states(view: BodyView) -> Iterator[State]:
 
 
 def _updates(op: Op) -> bool:
-    return op.kind in (Kind.PHI, Kind.CAST, Kind.SHAPE, Kind.ITEM, Kind.LOAD) or (
+    return op.kind in (Kind.PHI, Kind.CAST, Kind.SHAPE, Kind.ITEM, Kind.LOAD, Kind.MMA) or (
         op.kind is Kind.ELEMENTWISE and op.name in ("add", "sub", "mul", "fma", "where")
     )
 

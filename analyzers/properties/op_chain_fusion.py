@@ -8,7 +8,7 @@ from __future__ import annotations
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView, ProgramView
 from d2k.analyzers.patterns.hosts import device_work, launchers
-from d2k.analyzers.patterns.operators import operators
+from d2k.analyzers.patterns.operators import fetches_once, operators
 from d2k.spec.finding import FoundValue, Status
 from d2k.spec.vocabulary import vocabulary
 
@@ -21,9 +21,10 @@ def detect_program(program: ProgramView) -> Detection:
         ops = operators(kernel)
         if kernel.kernel.name not in found or len(ops) > len(found[kernel.kernel.name][1]):
             found[kernel.kernel.name] = (kernel, ops)
-    fused = {name for name, (_, ops) in found.items() if len(ops) >= 2}
+    chains = {name for name, (_, ops) in found.items() if len(ops) >= 2}
+    fused = {name for name in chains if fetches_once(found[name][0])}
     if not fused:
-        return _miss(found)
+        return _miss(found, chains)
     hosts = tuple(launchers(program, lambda name: name in fused))
     if not hosts:
         return tuple(_match(found, (name,), None, "no host code launches the kernel") for name in sorted(fused))
@@ -56,7 +57,11 @@ def _vocabulary() -> frozenset[str]:
     return frozenset(attribute.members) if attribute else frozenset()
 
 
-def _miss(found: Found) -> Miss:
+def _miss(found: Found, chains: set[str]) -> Miss:
+    if chains:
+        kernel, ops = found[min(chains)]
+        evidence = tuple(Evidence(kernel.place(value), word) for word, value in sorted(ops.items()))[:4]
+        return Miss(detail="the operators share a launch, but data is fetched more than once", evidence=evidence)
     single = [(kernel, ops) for kernel, ops in found.values() if ops]
     if not single:
         return Miss(detail="no chain of memory-bound operators")
@@ -119,9 +124,9 @@ _DISABLED = (
     .replace(
         "    tl.store(Y + i, g * tl.sigmoid(g) * tl.load(U + i, mask=i < n), mask=i < n)",
         "    y = g * tl.load(U + i, mask=i < n)\n"
-    "    if GATE:\n"
-    "        y *= tl.sigmoid(g)\n"
-    "    tl.store(Y + i, y, mask=i < n)",
+        "    if GATE:\n"
+        "        y *= tl.sigmoid(g)\n"
+        "    tl.store(Y + i, y, mask=i < n)",
     )
     .replace("g.numel(), BLOCK", "g.numel(), GATE=False, BLOCK")
 )

@@ -11,12 +11,13 @@ from collections.abc import Iterable
 
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
+from d2k.analyzers.patterns.addresses import memory_of
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.loops import where
+from d2k.analyzers.patterns.loops import walked, where
 from d2k.analyzers.patterns.normalise import Transformed, transformed
 from d2k.analyzers.patterns.numbering import numbering
 from d2k.analyzers.patterns.skipping import tiled_offsets
-from d2k.analyzers.patterns.softmax import running_softmaxes
+from d2k.analyzers.patterns.softmax import RunningSoftmax, running_softmaxes
 from d2k.analyzers.patterns.statistics import statistics
 from d2k.spec.facts import NONE, Kind, Op
 from d2k.spec.finding import FoundValue, Status
@@ -118,17 +119,34 @@ def _counts_groups(kernel: KernelView, place: int, reduction: Op) -> bool:
 
 
 def _online(kernel: KernelView) -> Iterable[Match]:
+    """A running softmax, if what it weighs or sums is not fetched a second time."""
     for one in running_softmaxes(kernel):
-        if one.factors and one.accumulators:
-            stat: tuple[str, ...] = ("max", "sum") if one.sums else ("max",)
-            evidence = (
-                Evidence(kernel.place(one.maximum.update), "running maximum"),
-                Evidence(
-                    kernel.place(one.accumulators[0].product), "results so far are rescaled, no data is fetched again"
-                ),
-            )
-            yield Match(evidence, {"stat": stat, "method": "online"})
-            return
+        if not one.factors or not (one.accumulators or one.sums):
+            continue
+        if not one.accumulators and _is_walked_again(kernel, one):
+            continue
+        stat: tuple[str, ...] = ("max", "sum") if one.sums else ("max",)
+        rescaled = (*one.accumulators, *one.sums)[0].product
+        evidence = (
+            Evidence(kernel.place(one.maximum.update), "running maximum"),
+            Evidence(kernel.place(rescaled), "results so far are rescaled, no data is fetched again"),
+        )
+        yield Match(evidence, {"stat": stat, "method": "online"})
+        return
+
+
+def _is_walked_again(kernel: KernelView, one: RunningSoftmax) -> bool:
+    """Another loop fetches tiles of the arrays that the running softmax has walked."""
+    inside = walked(kernel, one.loop)
+    arrays = {memory_of(kernel, fetch) for fetch in inside}
+    data = flow(kernel)
+    return any(
+        data.is_fetch(fetch)
+        and fetch not in inside
+        and memory_of(kernel, fetch) in arrays
+        and kernel.op(fetch).loop != NONE
+        for fetch in kernel.values(Kind.LOAD, Kind.COPY)
+    )
 
 
 _ROW = """
