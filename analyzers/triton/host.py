@@ -472,10 +472,13 @@ class Host(Lowering):
         plain = [one.value for one in call.args if isinstance(one, Literal)]
         if len(plain) != len(call.args) or call.keywords:
             return None
+        if dotted.endswith("get_device_properties"):
+            return None  # its attributes are asked for by name: the number of multiprocessors stays symbolic
         try:
-            return self.from_python(self.interp.call(Named(dotted), tuple(plain), {}, self.module), call.node)
+            made = self.from_python(self.interp.call(Named(dotted), tuple(plain), {}, self.module), call.node)
         except (NotConstant, ArithmeticError, ValueError, TypeError, LookupError, AttributeError):
             return None
+        return None if isinstance(made, Opaque) else made
 
     def _builtin(self, name: str, call: Call) -> Value:
         node, args = call.node, call.args

@@ -419,8 +419,7 @@ class Interp:
             case ast.Compare():
                 return self._compare(node, env, module)
             case ast.IfExp():
-                chosen = node.body if self.eval(node.test, env, module) else node.orelse
-                return self.eval(chosen, env, module)
+                return self._conditional(node, env, module)
             case ast.Subscript():
                 owner = self.eval(node.value, env, module)
                 if isinstance(owner, (Named, Func, KernelDef)):
@@ -451,6 +450,17 @@ class Interp:
                 return value
             case _:
                 raise NotConstant(type(node).__name__)
+
+    def _conditional(self, node: ast.IfExp, env: Mapping[str, object], module: Module) -> object:
+        """`a if test else b`. Of two lists that only a run chooses between, all items: any of them may be tried."""
+        try:
+            chosen = node.body if self.eval(node.test, env, module) else node.orelse
+        except NotConstant:
+            yes, no = self.eval(node.body, env, module), self.eval(node.orelse, env, module)
+            if isinstance(yes, list) and isinstance(no, list):
+                return yes + [one for one in no if one not in yes]
+            raise
+        return self.eval(chosen, env, module)
 
     def _formatted(self, part: ast.expr, env: Mapping[str, object], module: Module) -> str:
         if not isinstance(part, ast.FormattedValue):
@@ -582,6 +592,8 @@ class Interp:
         for keyword in node.keywords:
             value = self._maybe(keyword.value, env, module, partial or _is_tuner(func))
             if keyword.arg is None:
+                if value is UNKNOWN and _is_tuner(func):
+                    continue  # options of the tuner itself, such as where it caches
                 if not isinstance(value, dict):
                     raise NotConstant("**")
                 keywords.update({str(name): one for name, one in value.items()})
@@ -652,8 +664,16 @@ class Interp:
             return _limits(args[0])
         if dotted == "builtins.hasattr" and args and isinstance(args[0], Named):
             return _has_attribute(args[0].dotted, str(args[1]))
+        if dotted == "builtins.getattr" and len(args) >= 2 and isinstance(args[0], Named):
+            return self.member(args[0], str(args[1]))
         if dotted == "torch.cuda.get_device_capability":
             return capability(self.target)
+        if dotted == "torch.cuda.get_device_name":
+            return DEVICE_NAMES.get(capability(self.target)[0], "NVIDIA")
+        if dotted.endswith("utils.get_device_properties"):
+            return {"max_shared_mem": SHARED_MEMORY, "warpSize": 32}
+        if dotted in ("torch.cuda.device_count", "torch.cuda.current_device"):
+            return int(dotted.endswith("count"))
         if dotted.endswith("get_current_target"):
             return _Device(self.target)
         if dotted in ("torch.cuda.is_available", "torch.cuda.is_bf16_supported"):
@@ -864,6 +884,12 @@ class _Limits:
     tiny: float
     bits: int
 
+
+DEVICE_NAMES: Mapping[int, str] = {8: "NVIDIA A100-SXM4-80GB", 9: "NVIDIA H200", 10: "NVIDIA B200"}
+"""The product that stands for an architecture, by its major number."""
+
+SHARED_MEMORY = 232_448
+"""Bytes of shared memory that a block may have on architectures 9 and 10."""
 
 LIMITS: Mapping[str, _Limits] = {
     "f64": _Limits(1.7976931348623157e308, -1.7976931348623157e308, 2.0**-52, 2.0**-1022, 64),

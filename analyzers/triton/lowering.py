@@ -492,9 +492,8 @@ class Lowering:
             last = self.eval(part)
             truth = self.truth(last)
             if truth is deciding:
-                if result is None:
-                    return last
-                return self._join(node, result, last)
+                # `x and False` is as false as False, whatever x is
+                return last if result is None else Literal(deciding)
             if truth is None:
                 result = last if result is None else self._join(node, result, last)
         return last if result is None else result

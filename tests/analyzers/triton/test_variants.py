@@ -330,3 +330,18 @@ def test_unlaunched_kernels_are_lowered_with_their_defaults() -> None:
     assert variant.chosen_by == "default"
     assert dict(variant.constants) == {"EVEN": False, "MODE": "plain"}
     assert body(BODY).loops == ()
+
+
+def test_options_of_the_tuner_that_are_not_known_lose_no_configuration() -> None:
+    code = """
+from elsewhere import cache
+
+@triton.autotune([triton.Config({"BLOCK": 16})], key=["n"], use_cuda_graph=cache.graphs(), **cache.options())
+@triton.jit
+def k(x, BLOCK: tl.constexpr):
+    tl.store(x + tl.arange(0, BLOCK), 1)
+
+def run(x):
+    k[(1,)](x)
+"""
+    assert constants(code) == [{"BLOCK": 16}]
