@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.exponent import EXPONENTIALS
+from d2k.analyzers.patterns.memo import memo
 from d2k.spec.facts import NONE, Kind, Op
 
 QUICK_GELU = 1.702
@@ -39,8 +40,13 @@ class _Sigmoidal:
     numerator: int = NONE
 
 
-def activations(view: BodyView) -> Iterator[Activation]:
+@memo
+def activations(view: BodyView) -> tuple[Activation, ...]:
     """Every activation of the body, in program order of their s-shaped part."""
+    return tuple(_activations(view))
+
+
+def _activations(view: BodyView) -> Iterator[Activation]:
     for one in sorted(_sigmoidals(view), key=lambda found: found.value):
         yield from _applied(view, one)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.memo import memo
+from d2k.analyzers.patterns.memo import memo, memo_loop
 from d2k.spec.facts import NONE, Kind
 
 
@@ -24,6 +24,7 @@ class Cell:
     news: tuple[int, ...]
 
 
+@memo
 def members(view: BodyView) -> dict[int, tuple[int, ...]]:
     """For each loop the values in it, inner loops included, in program order."""
     found: dict[int, list[int]] = {index: [] for index in range(len(view.body.loops))}
@@ -51,8 +52,13 @@ def gatherings(view: BodyView) -> frozenset[int]:
     return frozenset(found)
 
 
-def cells(view: BodyView, loop: int) -> Iterator[Cell]:
+@memo_loop
+def cells(view: BodyView, loop: int) -> tuple[Cell, ...]:
     """What `loop` carries. An array counts if the loop both reads and writes it."""
+    return tuple(_cells(view, loop))
+
+
+def _cells(view: BodyView, loop: int) -> Iterator[Cell]:
     for one in view.loop(loop).carried:
         if one.next not in (one.phi, NONE):
             yield Cell(loop, one.variable, frozenset({one.phi}), (one.next,))

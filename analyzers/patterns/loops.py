@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 from d2k.analyzers.core.view import BodyGraph, BodyView, KernelView
 from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.memo import memo_loop
 from d2k.spec.facts import NONE, Kind, Op
 
 LESS = ("lt", "le", "gt", "ge")
@@ -58,6 +59,7 @@ def _cone(view: BodyView, value: int) -> Iterator[int]:
                 stack.append(arg)
 
 
+@memo_loop
 def movers(view: BodyView, loop: int) -> frozenset[int]:
     """Values that differ from iteration to iteration by index arithmetic: the loop variable and bumped pointers."""
     known = _MOVERS.setdefault(view.graph, {})
@@ -104,6 +106,7 @@ def moves(view: BodyView, value: int, loop: int) -> bool:
     return any(at in moving for at in index_cone(view, value))
 
 
+@memo_loop
 def walked(view: BodyView, loop: int) -> tuple[int, ...]:
     """Reads of global memory in a loop whose addresses move with it, in program order."""
     data = flow(view)

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from d2k.analyzers.core.view import BodyView
+from d2k.analyzers.core.view import BodyGraph, BodyView
 
 View = TypeVar("View", bound=BodyView)
 Found = TypeVar("Found")
@@ -28,5 +28,19 @@ def memo(function: Callable[[View], Found]) -> Callable[[View], Found]:
         found, reads = known[view]
         view.reads |= reads
         return found
+
+    return remembered
+
+
+def memo_loop(function: Callable[[BodyView, int], Found]) -> Callable[[BodyView, int], Found]:
+    """Keep the result for each loop of a body. The function may look at no constants: all variants share it."""
+    known: WeakKeyDictionary[BodyGraph, dict[int, Found]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def remembered(view: BodyView, loop: int) -> Found:
+        loops = known.setdefault(view.graph, {})
+        if loop not in loops:
+            loops[loop] = function(view, loop)
+        return loops[loop]
 
     return remembered

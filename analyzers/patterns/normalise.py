@@ -10,6 +10,7 @@ from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.addresses import is_tile, memory_of
 from d2k.analyzers.patterns.branches import exclude
 from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.memo import memo
 from d2k.analyzers.patterns.statistics import Statistic, statistics
 from d2k.spec.facts import Kind, Op
 
@@ -31,8 +32,13 @@ class Transformed:
 REDUCES = frozenset({Kind.REDUCE, Kind.REDUX, Kind.SHUFFLE})
 
 
-def transformed(view: BodyView) -> Iterator[Transformed]:
+@memo
+def transformed(view: BodyView) -> tuple[Transformed, ...]:
     """Every combination of fetched data with statistics of the same array that reaches memory outside the block."""
+    return tuple(_transformed(view))
+
+
+def _transformed(view: BodyView) -> Iterator[Transformed]:
     data = flow(view)
     # element by element: what is reduced again on its way out is no transformed data
     written = frozenset(data.back(data.outputs(), lambda op: op.kind not in REDUCES))

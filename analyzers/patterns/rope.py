@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.memo import memo
 from d2k.spec.facts import Kind
 
 
@@ -21,6 +22,7 @@ class Rotation:
     right: int
 
 
+@memo
 def rotations(view: BodyView) -> tuple[Rotation, ...]:
     """Sums and differences a*c ± b*s whose factors c and s also occur crosswise, or whose factors are sin and cos."""
     pairs = [

@@ -9,6 +9,7 @@ from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.carried import Cell, cells, members
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.exponent import Difference, difference, exponentials
+from d2k.analyzers.patterns.memo import memo
 from d2k.spec.facts import NONE, Kind, Op
 
 
@@ -73,8 +74,13 @@ def scaled_value(op: Op) -> bool:
     return same_value(op) or (op.kind is Kind.ELEMENTWISE and op.name in ("mul", "fma", "div"))
 
 
-def running_softmaxes(view: BodyView) -> Iterator[RunningSoftmax]:
+@memo
+def running_softmaxes(view: BodyView) -> tuple[RunningSoftmax, ...]:
     """Loops in which a maximum is carried and something is multiplied by exp(old - new)."""
+    return tuple(_running_softmaxes(view))
+
+
+def _running_softmaxes(view: BodyView) -> Iterator[RunningSoftmax]:
     exps = exponentials(view)
     if not exps:
         return

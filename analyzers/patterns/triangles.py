@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.loops import LESS, index_cone
+from d2k.analyzers.patterns.memo import memo
 from d2k.analyzers.patterns.tiles import WITHIN
 from d2k.spec.facts import Kind
 
@@ -21,8 +22,13 @@ class Triangle:
     strict: bool
 
 
-def triangles(view: BodyView) -> Iterator[Triangle]:
+@memo
+def triangles(view: BodyView) -> tuple[Triangle, ...]:
     """Every tile that is masked to a triangle, by a selection or by a product with the mask."""
+    return tuple(_triangles(view))
+
+
+def _triangles(view: BodyView) -> Iterator[Triangle]:
     masks = {value: view.op(value).name in ("lt", "gt") for value in view.values(Kind.ELEMENTWISE, name=LESS)}
     masks = {value: strict for value, strict in masks.items() if _is_triangle(view, value)}
     if not masks:
