@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from d2k.analyzers.triton.module import Module
 from d2k.analyzers.triton.nodes import walk
 
-SHORT = 150
+SHORT = 110
 """Nodes of a function's syntax tree up to which it is inlined whatever it does: queries, arithmetic, small wrappers."""
 
 
