@@ -15,6 +15,9 @@ MAX_TERMS = 400
 LONG_RUN = 16
 """Elements of 8 bits in the widest usual access."""
 
+MINUS = NONE
+"""Stands for the factor -1."""
+
 Axes = tuple[int | None, ...]
 """For each axis of a value, the axis of the whole tile that it becomes; None where that is not known."""
 
@@ -92,7 +95,7 @@ def _step(kernel: KernelView, terms: list[_Term]) -> Step | None:
     ranges = (terms[0].value,)
     distance = 1
     for factor in terms[0].factors:
-        known = kernel.fold_int(factor)
+        known = -1 if factor == MINUS else kernel.fold_int(factor)
         if known is None:
             if _is_one(kernel, factor):
                 continue
@@ -158,6 +161,8 @@ def _inner(
     """The summands of an index with their axes and factors; None if it is not made of others in that way."""
     if op.kind in (Kind.CAST, Kind.CONTROL) and op.args:
         return [(op.args[0], axes, factors)]
+    if op.kind is Kind.FULL:
+        return []
     if op.kind is Kind.SHAPE and op.args:
         return _reshaped(kernel, op, axes, factors)
     if op.kind is Kind.PHI:
@@ -166,8 +171,10 @@ def _inner(
     if op.kind is not Kind.ELEMENTWISE:
         return None
     match op.name, op.args:
-        case (("add" | "sub"), (a, b)):
+        case "add", (a, b):
             return [(one, _aligned(kernel, one, axes), factors) for one in (a, b)]
+        case "sub", (a, b):
+            return [(a, _aligned(kernel, a, axes), factors), (b, _aligned(kernel, b, axes), (*factors, MINUS))]
         case "mul", (a, b):
             uniform = [one for one in (a, b) if not _varies(kernel, one)]
             if uniform:
