@@ -17,6 +17,8 @@ MUTATORS = frozenset({"append", "extend", "insert", "update", "remove", "pop", "
 MAX_SIBLING_BYTES = 1_000_000
 MAX_SIBLINGS = 40
 MAX_PACKAGE_DEPTH = 12
+FOREIGN = frozenset({"triton", "torch"})
+"""Packages that an absolute import means wherever it stands; folders of packages are often named after them."""
 
 ALIASES: Mapping[str, str] = {
     "triton.language.core": "triton.language",
@@ -140,7 +142,7 @@ class Library:
         if dotted.startswith("."):
             for _ in range(len(dotted) - len(names) - 1):
                 folder = folder.parent
-        elif names.partition(".")[0] in module.package:
+        elif names.partition(".")[0] in module.package and names.partition(".")[0] not in FOREIGN:
             for _ in range(len(module.package) - module.package.index(names.partition(".")[0])):
                 folder = folder.parent
         if not names:
