@@ -12,6 +12,9 @@ from d2k.analyzers.patterns.loops import walked
 from d2k.analyzers.patterns.matmul import Product, products
 from d2k.spec.facts import Kind, Op
 
+KEEPS = frozenset({Kind.CAST, Kind.SHAPE, Kind.STORE, Kind.COPY, Kind.LOAD})
+"""Kinds that hand a tile on as it is, through memory on chip too."""
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -49,7 +52,7 @@ def _updates(op: Op) -> bool:
 def _use(view: BodyView, loop: int, olds: frozenset[int], behind: frozenset[int]) -> int | None:
     """A store of the state, or a product with it, inside the loop."""
     data = flow(view)
-    for value in sorted(data.forward(olds, lambda op: op.kind in (Kind.CAST, Kind.SHAPE, Kind.STORE, Kind.COPY))):
+    for value in sorted(data.forward(olds, lambda op: op.kind in KEEPS)):
         if loop in view.loops_of(value) and data.is_output(value):
             return value
         for user in view.users(value):
