@@ -20,17 +20,26 @@ COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "not", "and", "or"}
 
 
 def assignments(builder: Builder, values: Iterable[Value], launch: int) -> Sequence[Choices]:
-    """How the conditions behind `values` can fall at a launch; conditions that guard the launch hold there."""
+    """How the conditions behind `values` can fall at a launch; conditions that guard the launch hold there.
+
+    A value that is no constant in some case counts as unknown in all: of `1 if n < 2 else power(n)` the 1 says nothing.
+    """
     fixed = {guard.value: guard.expected for guard in builder.ops[launch].guards}
     conditions: dict[int, None] = {}
     for value in values:
         if isinstance(value, int) and builder.known[value] is UNKNOWN:
-            conditions.update(dict.fromkeys(_conditions(builder, value)))
-    free = [one for one in conditions if one not in fixed]
-    if len(free) > MAX_CONDITIONS:
-        return (fixed,)
-    outcomes = product((True, False), repeat=len(free))
-    return [{**fixed, **dict(zip(free, outcome, strict=True))} for outcome in outcomes]
+            own = [one for one in _conditions(builder, value) if one not in fixed]
+            if len(own) <= MAX_CONDITIONS and all(
+                evaluate(builder, value, choice) is not UNKNOWN for choice in _outcomes(own, fixed)
+            ):
+                conditions.update(dict.fromkeys(own))
+    free = list(conditions)
+    return (fixed,) if len(free) > MAX_CONDITIONS else _outcomes(free, fixed)
+
+
+def _outcomes(conditions: Sequence[int], fixed: Choices) -> list[Choices]:
+    results = product((True, False), repeat=len(conditions))
+    return [{**fixed, **dict(zip(conditions, result, strict=True))} for result in results]
 
 
 def _conditions(builder: Builder, value: int) -> list[int]:

@@ -211,7 +211,7 @@ def _distinct(given: Iterable[_Given]) -> list[_Given]:
     for one in given:
         for other in found:
             if _content(one) == _content(other):
-                other.sites.extend(one.sites)
+                other.sites.extend(site for site in one.sites if site not in other.sites)
                 break
         else:
             found.append(one)

@@ -345,3 +345,22 @@ def run(x):
     k[(1,)](x)
 """
     assert constants(code) == [{"BLOCK": 16}]
+
+
+def test_a_constant_of_only_one_case_says_nothing() -> None:
+    code = (
+        BODY
+        + """
+def power(n):
+    if n <= 1:
+        return 1
+    return 2 ** (n - 1).bit_length()
+
+def run(x, n):
+    k[(1,)](x, n, power(n), num_warps=8 if n > 1024 else 4)
+"""
+    )
+    found = kernel(code)
+    assert all("BLOCK" not in one.constants for one in found.variants)
+    assert [one.launch.num_warps for one in found.variants] == [8, 4]
+    assert [len(one.sites) for one in found.variants] == [1, 1]
