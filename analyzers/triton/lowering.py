@@ -1020,7 +1020,8 @@ class Lowering:
             variable = self.b.emit(Kind.ITEM, "", (over,), place)
         else:
             index = self.b.open_loop(spec.form, spec.start, spec.stop, spec.step, place, spec.attrs)
-            variable = self.b.emit(Kind.PHI, "loop", (spec.start, NONE), place, NO_ATTRS, "i32", ())
+            dtype = self.b.ops[spec.start].dtype or "i32"
+            variable = self.b.emit(Kind.PHI, "loop", (spec.start, NONE), place, NO_ATTRS, dtype, ())
         self.b.loops[index].variable = variable
         self.assign(target, variable)
         return index
