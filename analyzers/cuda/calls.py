@@ -17,8 +17,10 @@ from d2k.analyzers.cuda.values import (
     External,
     Functions,
     LocalPointer,
+    MemRef,
     Method,
     Obj,
+    ParamRef,
     Pointer,
     SlotRef,
     Thing,
@@ -36,15 +38,19 @@ class Calls(Expressions):
             return self.launch(node)
         callee = self._callee(node)
         self.at = node.at
-        if isinstance(callee, Val) and not callee.type.pointer and callee.type.dtype is None:
-            args = self.arguments(node.args)
-            return self.opaque_call(self.text_of(node.callee), args, node)
         return self.call(callee, self.arguments(node.args), node)
 
     def _callee(self, node: Call) -> Thing:
         callee = node.callee
         if isinstance(callee, TypeName):
             return self.resolve(callee)
+        if isinstance(callee, Member):
+            base = self.expression(callee.base)
+            thing = self.member(base, callee.name, callee.arrow, callee.targs)
+            if isinstance(thing, ParamRef):
+                # a method of a parameter whose class was not given
+                return Method(base, callee.name, self.template_arguments(callee.targs) if callee.targs else ())
+            return thing
         return self.expression(callee)
 
     def arguments(self, nodes: tuple[Node, ...]) -> list[Thing]:
@@ -86,7 +92,23 @@ class Calls(Expressions):
         type_ = self.static_type(callee)
         if type_.instance is not None:
             return self.call(self.object_at(callee, type_), args, node)
+        if isinstance(node.callee, Name) and not self.host and isinstance(callee, (SlotRef, Val, Pointer, MemRef)):
+            return self.subscript(callee, args)
         return self.opaque_call(self.text_of(node.callee), args, node)
+
+    def subscript(self, tensor: Thing, args: list[Thing]) -> Thing:
+        """`t(i, j)`: an element or, where a coordinate is left open, a part of a tensor of a library's own kind."""
+        indices = [self.val(arg) for arg in args if not isinstance(arg, (External, Tuple, CType, Functions))]
+        held = self.slots.get(tensor.slot) if isinstance(tensor, SlotRef) else tensor
+        whole = all(not isinstance(arg, (External, Tuple)) for arg in args)
+        elem = replace(self.static_type(tensor), name="", dims=(), dim_values=(), pointer=0)
+        if isinstance(held, Val) and isinstance(tensor, SlotRef) and whole and indices:
+            return SlotRef(tensor.slot, elem, tuple(index.id for index in indices))
+        base = self.val(tensor)
+        part = self.emit(Kind.SHAPE, "slice", (base.id, *(i.id for i in indices)), {}, base.type.dtype, None)
+        if isinstance(held, Pointer):
+            return MemRef(part, held.elem, held.space) if whole else replace(held, id=part)
+        return Val(part, base.type)
 
     def text_of(self, node: Node) -> str:
         if isinstance(node, Name):
@@ -138,7 +160,7 @@ class Calls(Expressions):
             if param.type.base.name in names:
                 score += 1 if param.type.pointer == given.pointer else -2
                 continue
-            wanted = self.in_frame(Frame(ref.unit, [{}], ref.function.scope), self.resolve, param.type)
+            wanted = self.parameter_type(ref, param)
             if wanted.pointer != given.pointer or (bool(wanted.dims) and not given.dims):
                 score -= 4
             elif wanted.dtype is not None and given.dtype is not None:
@@ -149,6 +171,15 @@ class Calls(Expressions):
             elif wanted.name and wanted.name == given.name:
                 score += 3
         return score
+
+    def parameter_type(self, ref: FunctionRef, param: Param) -> CType:
+        """The type of a parameter that names no template parameter of its function."""
+        key = (ref.unit.path, param.at)
+        known = self.parameter_types.get(key)
+        if known is None:
+            frame = Frame(ref.unit, [{}], ref.function.scope)
+            known = self.parameter_types[key] = self.in_frame(frame, self.resolve, param.type)
+        return known
 
     def inline(self, ref: FunctionRef, args: list[Thing], callee: Functions) -> Thing:
         """Lowers the body of a function in place of a call to it."""

@@ -305,6 +305,9 @@ class LibraryCalls(Calls):
                 value = self.val(args[0])
                 return Val(value.id, CType(value.type.dtype, name=entry.returns))
             return args[0]
+        if access == "bit_cast":
+            type_ = targs[0] if targs and isinstance(targs[0], CType) else UNKNOWN_TYPE
+            return self.cast(args[0], type_, "reinterpret")
         if access == "memcpy_async":
             return self._memcpy_async(args)
         if access == "same_pointer":
@@ -327,6 +330,13 @@ class LibraryCalls(Calls):
             return self._cluster_pointer(entry, args)
         if access == "tmem_alloc":
             return self._tmem_alloc(entry, args)
+        if access == "ring":
+            return self._ring(entry, args)
+        if access == "axpby" and len(args) > 3:
+            scaled = self.elementwise("mul", (self.val(args[0]).id, self.val(args[1]).id), self.static_type(args[1]))
+            return self._plain_copy(Entry(args=(0, 1)), [scaled, args[3]])
+        if access == "tma_partition" and len(args) > 4:
+            return Tuple((self._view_of(args[4:5]), self._view_of(args[3:4])))
         if access == "ptx_bulk":
             return self._ptx_bulk(entry, args)
         if access in ("matrix_load", "matrix_store"):
@@ -399,6 +409,18 @@ class LibraryCalls(Calls):
                 values.append(value.id)
         index = self.emit(Kind.SHAPE, "layout", values, {}, None, None)
         return Val(index, CType(name="layout", atoms=tuple(dict.fromkeys(atoms))[:16]))
+
+    def _ring(self, entry: Entry, args: list[Thing]) -> Thing:
+        """A pipeline state's stage and phase: its count modulo the number of stages, and how often it went around."""
+        type_ = self.static_type(args[0])
+        stages = type_.args[0] if type_.args and isinstance(type_.args[0], Val) else None
+        count = self.val(args[0])
+        if stages is None:
+            return Val(self.emit(Kind.CALL, entry.op, (count.id,), {"value": True}, "u32"), INT)
+        if entry.op == "index":
+            return self.elementwise("mod", (count.id, stages.id), INT)
+        around = self.elementwise("floordiv", (count.id, stages.id), INT)
+        return self.elementwise("and", (around.id, self.const(1)), INT)
 
     def _fill(self, args: list[Thing]) -> Thing:
         target = self._target(args[0])

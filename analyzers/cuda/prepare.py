@@ -43,6 +43,10 @@ _DEFINE = re.compile(r"([A-Za-z_]\w*)(?:(\()([^)]*)\))?[ \t]*([\s\S]*)")
 _INCLUDE = re.compile(r'[<"]([^>"\n]+)[>"]')
 _COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)")
 _SPLICE = re.compile(r"\\\r?\n")
+_TYPENAME_CALL = re.compile(
+    r"typename\s+(?:\w+(?:<[^<>;(){}]*>)?\s*::\s*)+(?:template\s+)?\w+(?:<[^<>;(){}]*>)?\s*[({](?!\s*\*)"
+)
+"""`typename A::B(args)` as an expression, which the parser reads only without the word."""
 _UNROLL_PRAGMA = re.compile(r"(no)?unroll\b\s*(.*)", re.DOTALL)
 
 
@@ -202,6 +206,9 @@ class _Preparer:
         if word in table.PRAGMA_MACROS:
             self.copy(copied, start)
             self.out.marks.append(Mark(self.length, table.PRAGMA_MACROS[word], ""))
+            return end
+        if word == "typename" and _TYPENAME_CALL.match(self.source, start):
+            self.copy(copied, start)
             return end
         if word in table.ATTRIBUTES_WITH_ARGUMENTS or word == "_Pragma":
             return self._attribute(word, start, end, copied)

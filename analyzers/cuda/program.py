@@ -313,6 +313,7 @@ class _Reader:
             groups[()] = []
         total = len(groups)
         variants: list[Variant] = []
+        labels: set[str] = {""}
         attrs: dict[str, AttrValue] = {}
         problem = ""
         for number, (_, members) in enumerate(list(groups.items())[:MAX_VARIANTS]):
@@ -328,6 +329,9 @@ class _Reader:
             body = lowerer.b.body()
             self.ops += len(body.ops)
             label = ", ".join(f"{name}={value}" for name, value in constants.items()) if total > 1 else ""
+            if label in labels:
+                label = f"{label} #{number + 1}"
+            labels.add(label)
             variants.append(
                 Variant(
                     label,
@@ -431,6 +435,35 @@ class _Reader:
 
     # what cannot be read, and what does not run
 
+    def _is(self, ref: FunctionRef, kernel: Kernel) -> bool:
+        return ref.unit.place(ref.function.at, ref.function.end) == kernel.place
+
+    def _called_names(self, kernels: list[FunctionRef]) -> set[str]:
+        """Names that code names which may run: all but that of helpers which only such helpers name."""
+        texts: dict[str, set[str]] = {}
+        for function in self.unit.items.functions:
+            words = set(_IDENTIFIER.findall(self.unit.text(function.at, function.end)))
+            texts.setdefault(function.name, set()).update(words)
+        helpers = {f.name for f in self.unit.items.functions if "device" in f.words and "global" not in f.words}
+        seen: set[str] = set()
+        stack = [name for name in texts if name not in helpers]
+        for cls in self.unit.items.classes:
+            stack.extend(_IDENTIFIER.findall(self.unit.text(cls.at, cls.end)))
+        while stack:
+            name = stack.pop()
+            if name not in seen:
+                seen.add(name)
+                stack.extend(texts.get(name, ()))
+        return seen
+
+    def _mention_function(self, ref: FunctionRef, reason: str) -> None:
+        unit = ref.unit
+        start = unit.prepared.origin(ref.function.at)
+        end = unit.prepared.origin(max(ref.function.at, ref.function.end - 1)) + 1
+        self.found.mentions.extend(
+            mentions_in_text(unit.prepared.source, start, end, unit, reason, ref.function.name, self.library)
+        )
+
     def _problems(self, kernels: list[FunctionRef]) -> None:
         if self.unit.prepared.exhausted:
             self.found.problems.append(
@@ -438,6 +471,17 @@ class _Reader:
             )
 
     def _mentions(self, kernels: list[FunctionRef]) -> None:
+        """Known calls in code that does not run: disabled branches, dead kernels, helpers that nobody calls."""
+        for kernel in self.found.kernels:
+            if kernel.reach is Reach.DEAD:
+                self._mention_function(next(r for r in kernels if self._is(r, kernel)), "dead_code")
+        called = self._called_names(kernels)
+        for function in self.unit.items.functions:
+            helper = "device" in function.words and "global" not in function.words
+            if not helper or function.name in called or function.name.startswith("operator"):
+                continue
+            if self.unit.converter.has_body(function):
+                self._mention_function(FunctionRef(function, self.unit), "helper_not_called")
         for region in self.unit.prepared.inactive:
             self.found.mentions.extend(
                 mentions_in_text(

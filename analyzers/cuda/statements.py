@@ -248,7 +248,7 @@ class Statements(Calls):
         if isinstance(held, (Val, Pointer)):
             self.named(held.id, node.name)
         if type_.dtype is None and not type_.pointer and isinstance(held, Val):
-            type_ = held.type if held.type.dtype is not None else type_
+            type_ = held.type if held.type.dtype is not None or held.type.atoms else type_
         return SlotRef(self.new_slot(held), replace(type_, const=False))
 
     def _binding(self, node: Decl) -> None:

@@ -60,6 +60,7 @@ class Types(Core):
     def __init__(self, context: Context, constants: Mapping[str, Constant], host: bool) -> None:
         super().__init__(context, constants, host)
         self.global_functions: dict[str, Functions] = {}
+        self.parameter_types: dict[tuple[str, int], CType] = {}
         self.instances: dict[tuple[str, int, tuple[str, ...]], ClassInstance] = {}
         self.type_depth = 0
 
@@ -502,6 +503,8 @@ class Types(Core):
             )
             if thing.dtype is not None:
                 inner = thing.dtype
+            elif thing.atoms:
+                inner += "@" + "@".join(thing.atoms)
             nested = ",".join(self.key_of(one) for one in thing.args) if thing.args and thing.instance is None else ""
             return f"{inner}{'*' * thing.pointer}x{thing.lanes}{thing.dims}{nested}"
         if isinstance(thing, Val):

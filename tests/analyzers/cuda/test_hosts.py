@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from cuda_facts import kernel, only, ops, program
+
 from d2k.spec.facts import Function, Kind, Launch, Program, Reach
 
 KERNEL = "__global__ void k(const float* x, float* y, int n) { y[0] = x[n]; }\n"
@@ -46,7 +46,8 @@ def test_members_of_dim3_can_be_set() -> None:
 def test_each_instantiation_is_a_variant_with_its_constants() -> None:
     found = kernel(
         "template <typename T, int B, bool C = false> __global__ void k(T* x) { __shared__ T s[B]; s[0] = x[0]; }\n"
-        "void run(float* a, double* b, bool f) { if (f) k<float, 128><<<1, 128>>>(a); else k<double, 64, true><<<1, 64>>>(b); }"
+        "void run(float* a, double* b, bool f) { if (f) k<float, 128><<<1, 128>>>(a);"
+        " else k<double, 64, true><<<1, 64>>>(b); }"
     )
     assert [dict(one.constants) for one in found.variants] == [
         {"T": "f32", "B": 128, "C": False},

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from cuda_facts import body_of, only, ops, view
+
 from d2k.spec.facts import NONE, Kind
 
 SMEM = "uint32_t s = __cvta_generic_to_shared(buf); "
@@ -295,8 +295,10 @@ def test_predicated_instructions_are_guarded() -> None:
 
 
 def test_special_registers() -> None:
-    k = body_of('uint32_t l, c; asm("mov.u32 %0, %%laneid;" : "=r"(l)); asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(c));'
-                " y[l + c] = 0;")  # fmt: skip
+    k = body_of(
+        'uint32_t l, c; asm("mov.u32 %0, %%laneid;" : "=r"(l));'
+        ' asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(c)); y[l + c] = 0;'
+    )
     assert len(ops(k, Kind.LANE)) == len(ops(k, Kind.CLUSTER_RANK)) == 1
 
 

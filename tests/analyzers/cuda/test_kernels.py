@@ -152,7 +152,8 @@ def test_a_persistent_while_loop_is_counted_too() -> None:
 
 def test_full_unrolling_with_known_bounds_is_static() -> None:
     k = body_of(
-        "#pragma unroll\nfor (int i = 0; i < 4; ++i) y[i] = x[i];\n#pragma unroll 2\nfor (int i = 0; i < n; ++i) y[i] = 0;"
+        "#pragma unroll\nfor (int i = 0; i < 4; ++i) y[i] = x[i];\n"
+        "#pragma unroll 2\nfor (int i = 0; i < n; ++i) y[i] = 0;"
     )
     assert [(loop.form, dict(loop.attrs)) for loop in k.body.loops] == [
         ("static", {"unroll": True}),
@@ -275,7 +276,8 @@ def test_helpers_are_inlined_with_their_call_sites() -> None:
 def test_arguments_by_reference_are_the_callers_variables() -> None:
     k = view(
         "__device__ void add(float (&acc)[2], float v) { acc[0] += v; }\n"
-        "__global__ void k(float* x, int n) { float acc[2] = {}; for (int i = 0; i < n; ++i) add(acc, x[i]); x[0] = acc[0]; }"
+        "__global__ void k(float* x, int n) { float acc[2] = {}; for (int i = 0; i < n; ++i) add(acc, x[i]);"
+        " x[0] = acc[0]; }"
     )
     assert [one.variable for one in k.loop(0).carried] == ["acc"]
 
@@ -297,7 +299,8 @@ def test_lambdas_see_and_change_what_they_capture() -> None:
 
 def test_functors_and_members_work_on_their_fields() -> None:
     k = view(
-        "struct Scale { float f; __device__ Scale(float g) : f(g) {} __device__ float operator()(float v) const { return v * f; } };\n"
+        "struct Scale { float f; __device__ Scale(float g) : f(g) {}\n"
+        " __device__ float operator()(float v) const { return v * f; } };\n"
         "__global__ void k(float* x, float a) { Scale s(a); x[0] = s(x[1]); }"
     )
     product = only(k, Kind.ELEMENTWISE, name="mul")
@@ -316,7 +319,7 @@ def test_members_of_struct_parameters_are_parameters() -> None:
 def test_class_templates_carry_constants_and_types() -> None:
     k = view(
         "template <int M, typename T> struct Traits { static constexpr int kRows = M * 2; using Element = T; };\n"
-        "template <typename Tr> __global__ void k(float* x) { __shared__ typename Tr::Element s[Tr::kRows]; s[0] = x[0]; }\n"
+        "template <typename Tr> __global__ void k(float* x) {\n __shared__ typename Tr::Element s[Tr::kRows]; s[0] = x[0]; }\n"
         "void run(float* x) { k<Traits<8, __half>><<<1, 32>>>(x); }"
     )
     assert k.dims(k.values(Kind.ALLOC)[0]) == (16,)
@@ -380,3 +383,19 @@ def test_operands_come_before_their_users() -> None:
         " l = l * expf(o - m) + expf(s - m); } y[0] = l;"
     )
     assert uniform(k)
+
+
+def test_helpers_that_nobody_calls_and_dead_kernels_are_mentioned() -> None:
+    found = program(
+        "__device__ float used(float a) { return __expf(a); }\n"
+        "__device__ float inner(float a) { return __logf(a); }\n"
+        "__device__ float unused(float a) { return inner(a) + rsqrtf(a); }\n"
+        "__global__ void k(float* x) { x[0] = used(x[1]); }\n"
+        "__global__ void dead(float* x) { x[0] = __sinf(x[1]); }\n"
+        "void run(float* x) { k<<<1, 1>>>(x); }"
+    )
+    assert {(m.name, m.reason, m.detail) for m in found.mentions} == {
+        ("__logf", "helper_not_called", "inner"),
+        ("rsqrtf", "helper_not_called", "unused"),
+        ("__sinf", "dead_code", "dead"),
+    }

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from d2k.analyzers.cuda.condition import evaluate
 from d2k.analyzers.cuda.prepare import Prepared, ascii_only, prepare
 
-WORDS = ["int", "float", "FOO", "BAR", "x", "(", ")", "{", "}", ";", ",", "\n", " ", '"', "'", "/*", "*/", "//", "#", "\\",
-         "#define FOO(a) a\n", "#if FOO\n", "#else\n", "#endif\n", "##", "é"]  # fmt: skip
+WORDS = ["int", "float", "FOO", "BAR", "x", "(", ")", "{", "}", ";", ",", "\n", " ", '"', "'", "/*", "*/", "//", "#",
+         "\\", "#define FOO(a) a\n", "#if FOO\n", "#else\n", "#endif\n", "##", "é"]  # fmt: skip
 
 
 def words(text: str) -> list[str]:
