@@ -319,7 +319,8 @@ def test_members_of_struct_parameters_are_parameters() -> None:
 def test_class_templates_carry_constants_and_types() -> None:
     k = view(
         "template <int M, typename T> struct Traits { static constexpr int kRows = M * 2; using Element = T; };\n"
-        "template <typename Tr> __global__ void k(float* x) {\n __shared__ typename Tr::Element s[Tr::kRows]; s[0] = x[0]; }\n"
+        "template <typename Tr> __global__ void k(float* x) {\n __shared__ typename Tr::Element s[Tr::kRows];"
+        " s[0] = x[0]; }\n"
         "void run(float* x) { k<Traits<8, __half>><<<1, 32>>>(x); }"
     )
     assert k.dims(k.values(Kind.ALLOC)[0]) == (16,)
