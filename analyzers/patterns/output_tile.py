@@ -42,7 +42,9 @@ def output_tiles(kernel: KernelView) -> tuple[OutputTile, ...]:
         product = whole.get(one.value)
         if product is not None and kernel.kernel.language != "cuda":
             # in a language of tiles one product is that of the whole block
-            found.append(OutputTile(one.value, _summed_in(kernel, one), product.m, product.n, product.k))
+            loop = _summed_in(kernel, one)
+            depth = product.k if product.k is not None else _depth(kernel, one, loop)
+            found.append(OutputTile(one.value, loop, product.m, product.n, depth))
         else:
             found.append(_by_places(kernel, one, product))
     return tuple(found)
@@ -54,22 +56,13 @@ def _leaves(kernel: KernelView, one: Contraction) -> bool:
 
 
 def _summed_in(kernel: KernelView, one: Contraction) -> int:
-    """The innermost loop that carries the sum and walks an operand, or hands it over."""
-    walking = _walking(kernel, one)
-    for loop in kernel.loops_of(one.value):
-        if loop in walking and any(cell.olds & one.sums for cell in cells(kernel, loop)):
-            return loop
-    return NONE
-
-
-def _walking(kernel: KernelView, one: Contraction) -> frozenset[int]:
-    """Loops that step an operand's place; a role of its own may fetch for the loop that multiplies."""
-    found: set[int] = set()
-    own = frozenset(kernel.loops_of(one.value))
-    for fetch in one.fetches:
-        around = [loop for loop in kernel.loops_of(fetch) if _steps(kernel, fetch, loop)]
-        found.update(own if around and not set(around) & own else around)
-    return frozenset(found)
+    """The innermost loop that carries the sum and walks an operand, or waits for one that another role fetches."""
+    walking = {loop for fetch in one.fetches for loop in kernel.loops_of(fetch) if _steps(kernel, fetch, loop)}
+    around = [loop for loop in kernel.loops_of(one.value) if any(c.olds & one.sums for c in cells(kernel, loop))]
+    shared = [loop for loop in around if loop in walking]
+    if shared or not walking:
+        return shared[0] if shared else NONE
+    return next((loop for loop in around if trip_count(kernel, loop) is None), around[0] if around else NONE)
 
 
 def _steps(kernel: KernelView, fetch: int, loop: int) -> bool:
@@ -94,13 +87,36 @@ def _by_places(kernel: KernelView, one: Contraction, product: Product | None) ->
     stored = [at for at in flow(kernel).forward(one.sums) if flow(kernel).is_output(at)]
     rows, columns = _sides(kernel, stored)
     if product is not None:
-        rows = rows or _first(pitch for fetch in product.a_fetches for pitch in _sides(kernel, (fetch,)))
-        columns = columns or _first(pitch for fetch in product.b_fetches for pitch in _sides(kernel, (fetch,)))
+        rows = rows or _first(_across(kernel, fetch, loop) for fetch in product.a_fetches)
+        columns = columns or _first(_across(kernel, fetch, loop) for fetch in product.b_fetches)
         if kernel.op(one.value).attrs.get("instr") == "tcgen05":
             rows, columns = rows or product.m, columns or product.n
     if rows is None and stored and all(_is_vector(kernel, at) for at in stored):
         rows = 1
     return OutputTile(one.value, loop, rows, columns, _depth(kernel, one, loop))
+
+
+def _across(kernel: KernelView, fetch: int, loop: int) -> int | None:
+    """How far an operand's place moves from tile to tile, the walk along the reduction left out."""
+    walk = _walk_of(kernel, fetch, loop)
+    moving = movers(kernel, walk) if walk != NONE else frozenset[int]()
+    places = tuple(one for one in terms(kernel, fetch) if moving.isdisjoint(index_cone(kernel, one.index)))
+    return _first(abs(one.scale) for one in places if _is_tile(kernel, one) and abs(one.scale) > 1)
+
+
+def _walk_of(kernel: KernelView, fetch: int, loop: int) -> int:
+    """The loop that moves a fetch along the reduction: that of the sum, or that of the role which fetches."""
+    around = kernel.loops_of(fetch)
+    if loop in around:
+        return loop
+    return next(
+        (other for other in around if _steps(kernel, fetch, other) and not _is_of_elements(kernel, other)), NONE
+    )
+
+
+def _is_of_elements(kernel: KernelView, loop: int) -> bool:
+    variable = kernel.loop(loop).variable
+    return variable != NONE and differs_within(kernel, variable)
 
 
 def _is_vector(kernel: KernelView, access: int) -> bool:
@@ -133,8 +149,10 @@ def _sides(kernel: KernelView, accesses: Iterable[int]) -> tuple[int | None, int
 
 def _columns(kernel: KernelView, places: tuple[Term, ...]) -> Iterator[int]:
     """Along the contiguous axis: the step of the tile number, else what the elements cover."""
-    inner = [one for one in places if one.coordinate == 0 and not one.stride]
-    if any(one.coordinate for one in places):
+    copied = any(one.coordinate for one in places)
+    # the first operand of a tensor copy is the descriptor, the next one the innermost coordinate
+    inner = [one for one in places if one.coordinate == int(copied) and not one.stride]
+    if copied:
         yield from (abs(one.scale) for one in inner if _is_tile(kernel, one) and abs(one.scale) > 1)
         return
     covered = _covered(kernel, inner)
@@ -163,12 +181,14 @@ def _rows(kernel: KernelView, places: tuple[Term, ...], columns: int | None) -> 
     for one in places:
         if not _is_tile(kernel, one):
             continue
-        if one.coordinate or one.stride:
+        if one.coordinate > 1 or one.stride:
             # a batch or head has no elements beside it that move with the same stride
             beside = [other for other in places if other.stride == one.stride and other.coordinate == one.coordinate]
-            if abs(one.scale) > 1 and (one.coordinate or any(differs_within(kernel, other.index) for other in beside)):
+            if abs(one.scale) > 1 and (
+                one.coordinate > 1 or any(differs_within(kernel, other.index) for other in beside)
+            ):
                 yield abs(one.scale)
-        elif columns is not None and abs(one.scale) > columns:
+        elif columns is not None and abs(one.scale) > columns and not one.coordinate:
             # rows of constant length: their number is the tile's step in elements over the step of one row
             units = [
                 abs(other.scale)
@@ -196,13 +216,11 @@ def _is_short(kernel: KernelView, term: Term) -> bool:
 def _depth(kernel: KernelView, one: Contraction, loop: int) -> int | None:
     """How far the operands' places move in one iteration of the loop that sums."""
     for fetch in one.fetches:
-        around = kernel.loops_of(fetch)
-        steps = [loop] if loop in around else [other for other in around if _steps(kernel, fetch, other)]
-        for walking in steps[:1]:
-            for term in terms(kernel, fetch):
-                step = _step(kernel, walking, term)
-                if step is not None:
-                    return step
+        walk = _walk_of(kernel, fetch, loop)
+        for term in terms(kernel, fetch) if walk != NONE else ():
+            step = _step(kernel, walk, term)
+            if step is not None:
+                return step
     return None
 
 
