@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from d2k.analyzers.core.view import KernelView
-from d2k.analyzers.patterns.carried import Cell, cells
+from d2k.analyzers.patterns.carried import Cell, cells, members
 from d2k.analyzers.patterns.contraction import contractions
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.exponent import EXPONENTIALS
@@ -37,9 +37,21 @@ class Accumulation:
     rounded: int = NONE
 
 
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """A cell of `loop` with the values on the way from its old value to its new one; `terms` are added there."""
+
+    loop: int
+    cell: Cell
+    cycle: frozenset[int]
+    terms: tuple[int, ...]
+    state: bool
+
+
 def accumulations(kernel: KernelView) -> tuple[Accumulation, ...]:
     """Every sum of floating-point data: matrix products, reductions of tiles, and what loops add up."""
-    found = (*_products(kernel), *_reductions(kernel), *_carried(kernel))
+    sums = tuple(_sums(kernel))
+    found = (*_products(kernel, sums), *_reductions(kernel), *_carried(kernel, sums))
     return tuple(
         one
         for one in found
@@ -47,17 +59,45 @@ def accumulations(kernel: KernelView) -> tuple[Accumulation, ...]:
     )
 
 
-def _products(kernel: KernelView) -> Iterator[Accumulation]:
-    states = frozenset(at for loop in _loops(kernel) for cell in cells(kernel, loop) for at in _state(kernel, cell))
+def _sums(kernel: KernelView) -> Iterator[_Sum]:
+    """What loops add up, steps of indices aside."""
+    inside = members(kernel)
+    fetched = _fetched(kernel)
+    for loop in range(len(kernel.body.loops)):
+        here = frozenset(inside[loop])
+        moving = movers(kernel, loop)
+        for cell in cells(kernel, loop):
+            if cell.olds & moving:
+                continue
+            cycle = _cycle(kernel, cell, here)
+            terms = tuple(_added(kernel, cycle, fetched)) if cycle else ()
+            if terms:
+                yield _Sum(loop, cell, cycle, terms, _is_state(kernel, cell, cycle, fetched))
+
+
+def _fetched(kernel: KernelView) -> frozenset[int]:
+    """Values that hold data from memory or products, rather than indices alone."""
+    data = flow(kernel)
+    sources = [value for value in kernel.values(Kind.LOAD, Kind.COPY) if data.is_fetch(value)]
+    return frozenset(data.forward((*sources, *kernel.values(Kind.MMA))))
+
+
+def _products(kernel: KernelView, sums: tuple[_Sum, ...]) -> Iterator[Accumulation]:
+    states = frozenset(at for one in sums if one.state for at in one.cycle)
     for value in kernel.values(Kind.MMA):
         dtype = kernel.op(value).attrs.get("acc_dtype")
-        sums = frozenset(flow(kernel).spread((value,), lambda at, user: _adds(kernel, at, user)))
-        role = "state" if sums & states else "dot"
+        role = "state" if value in states or _joins(kernel, value, states) else "dot"
         yield Accumulation(value, role, dtype if isinstance(dtype, str) else precision(kernel, value))
 
 
+def _joins(kernel: KernelView, value: int, states: frozenset[int]) -> bool:
+    """The product is added to a state."""
+    made = flow(kernel).forward((value,), lambda op: op.kind in (Kind.CAST, Kind.SHAPE, Kind.ITEM) or op.name == "mul")
+    return any(user in states for at in made for user in kernel.users(at))
+
+
 def _reductions(kernel: KernelView) -> Iterator[Accumulation]:
-    dots = frozenset(at for one in contractions(kernel) if not one.matrix for at in one.sums)
+    dots = _dots(kernel)
     for value in kernel.values(Kind.REDUCE, Kind.REDUX, Kind.SCAN, name="sum"):
         source = kernel.op(value).args[0]
         scanned = kernel.op(value).kind is Kind.SCAN
@@ -65,29 +105,28 @@ def _reductions(kernel: KernelView) -> Iterator[Accumulation]:
         yield Accumulation(value, role, precision(kernel, value) or precision(kernel, source))
 
 
-def _carried(kernel: KernelView) -> Iterator[Accumulation]:
-    dots = frozenset(at for one in contractions(kernel) if not one.matrix for at in one.sums)
-    softmaxes = tuple(running_softmaxes(kernel))
+def _carried(kernel: KernelView, sums: tuple[_Sum, ...]) -> Iterator[Accumulation]:
+    dots = _dots(kernel)
+    softmaxes = tuple(running_softmaxes(kernel)) if sums else ()
     in_softmax = frozenset(new for one in softmaxes for part in one.sums for new in part.cell.news)
-    for loop in _loops(kernel):
-        moving = movers(kernel, loop)
-        for cell in cells(kernel, loop):
-            terms = tuple(_added(kernel, cell))
-            if not terms or cell.olds & moving:
-                continue
-            first = min(cell.olds)
-            dtype = precision(kernel, first) or precision(kernel, cell.news[0])
-            if dtype in INTEGERS:
-                continue
-            if in_softmax & set(cell.news):
-                role = "softmax"
-            elif _state(kernel, cell):
-                role = "state"
-            elif dots & set(cell.news) or any(kernel.op(at).kind is Kind.MMA for at in terms):
-                role = "dot"
-            else:
-                role = _role(kernel, cell.news[0], terms, loop)
-            yield Accumulation(min(terms), role, dtype, _rounding(kernel, cell))
+    for one in sums:
+        dtype = precision(kernel, min(one.cell.olds)) or precision(kernel, one.cell.news[0])
+        if dtype in INTEGERS:
+            continue
+        if in_softmax & set(one.cell.news):
+            role = "softmax"
+        elif one.state:
+            role = "state"
+        elif dots & set(one.cell.news) or any(kernel.op(at).kind is Kind.MMA for at in one.terms):
+            role = "dot"
+        else:
+            role = _role(kernel, one.cell.news[0], one.terms, one.loop)
+        rounded = next((at for at in sorted(one.cycle) if _narrows(kernel, at)), NONE)
+        yield Accumulation(min(one.terms), role, dtype, rounded)
+
+
+def _dots(kernel: KernelView) -> frozenset[int]:
+    return frozenset(at for one in contractions(kernel) if not one.matrix for at in one.sums)
 
 
 def _is_index(kernel: KernelView, value: int) -> bool:
@@ -98,10 +137,6 @@ def _is_index(kernel: KernelView, value: int) -> bool:
         and any(arg in made for arg in where(kernel, at) if arg != NONE)
         for at in made
     )
-
-
-def _loops(kernel: KernelView) -> range:
-    return range(len(kernel.body.loops))
 
 
 def _adds(kernel: KernelView, value: int, user: int) -> bool:
@@ -118,50 +153,51 @@ def _is_sum(op: Op) -> bool:
     )
 
 
-def _cycle(kernel: KernelView, cell: Cell) -> frozenset[int]:
-    """Values on the way from a cell's old value to its new one."""
+def _cycle(kernel: KernelView, cell: Cell, here: frozenset[int]) -> frozenset[int]:
+    """Values of the loop on the way from a cell's old value to its new one."""
     data = flow(kernel)
-    ahead = set(data.spread(cell.olds, lambda at, user: _adds(kernel, at, user)))
-    behind = set(data.back(cell.news, lambda op: _is_sum(op) or op.kind is Kind.MMA))
-    return frozenset(ahead & behind)
+    ahead = frozenset(data.spread(cell.olds, lambda at, user: user in here and _adds(kernel, at, user)))
+    found: set[int] = set()
+    stack = [value for value in cell.news if value in ahead]
+    while stack:
+        at = stack.pop()
+        if at not in found:
+            found.add(at)
+            stack.extend(one for one in data.operands(at) if one in ahead)
+    return frozenset(found)
 
 
-def _added(kernel: KernelView, cell: Cell) -> Iterator[int]:
+def _added(kernel: KernelView, cycle: frozenset[int], fetched: frozenset[int]) -> Iterator[int]:
     """What a cell's old value is added to: data, not steps of an index."""
-    cycle = _cycle(kernel, cell)
-    data = flow(kernel)
     for at in cycle:
         op = kernel.op(at)
         if op.kind is Kind.MMA and op.args[2:3] and op.args[2] in cycle:
             yield at
         elif op.kind is Kind.ELEMENTWISE and op.name in ("add", "sub", "fma"):
-            others = [arg for arg in op.args if arg not in cycle and arg != NONE]
-            if others and any(data.is_fetch(one) or kernel.op(one).kind is Kind.MMA for one in data.back(others)):
-                yield from (arg for arg in others[-1:])
+            others = [arg for arg in op.args if arg not in cycle and arg in fetched]
+            yield from others[-1:]
 
 
-def _state(kernel: KernelView, cell: Cell) -> tuple[int, ...]:
-    """The cycle of a cell that decays or serves as an operand while it is carried; () if it does neither.
+def _is_state(kernel: KernelView, cell: Cell, cycle: frozenset[int], fetched: frozenset[int]) -> bool:
+    """The cell decays, or serves as an operand while it is carried.
 
     A softmax's rescaling is no decay: what is gathered there is read once, at the end.
     """
-    cycle = _cycle(kernel, cell)
     if not any(kernel.op(at).shape for at in cell.olds) and is_triton(kernel):
-        return ()
+        return False
     data = flow(kernel)
-    copies = frozenset(data.forward(cell.olds, lambda op: op.kind in (Kind.CAST, Kind.SHAPE)))
-    for at in copies:
+    for at in data.forward(cell.olds, lambda op: op.kind in (Kind.CAST, Kind.SHAPE)):
         for user in kernel.users(at):
             op = kernel.op(user)
             if op.kind is Kind.MMA and at in op.args[:2] and op.loop != NONE:
-                return tuple(cycle)
+                return True
     for at in cycle:
         op = kernel.op(at)
-        if op.kind is Kind.ELEMENTWISE and op.name == "mul" and not _is_rescaling(kernel, op, cycle):
-            factor = [arg for arg in op.args if arg not in cycle]
-            if factor and any(data.is_fetch(one) for one in data.back(factor)):
-                return tuple(cycle)
-    return ()
+        scaled = op.kind is Kind.ELEMENTWISE and op.name == "mul"
+        by_data = scaled and any(arg in fetched for arg in op.args if arg not in cycle)
+        if by_data and not _is_rescaling(kernel, op, cycle):
+            return True
+    return False
 
 
 def _is_rescaling(kernel: KernelView, op: Op, cycle: frozenset[int]) -> bool:
@@ -266,11 +302,6 @@ def _is_column(kernel: KernelView, value: int, loop: int) -> bool:
     made = set(data.forward((value,), lambda op: op.kind in (Kind.CAST, Kind.SHAPE, Kind.PHI, Kind.STORE, Kind.ATOMIC)))
     stored = any(kernel.op(at).kind in (Kind.STORE, Kind.ATOMIC) for at in made)
     return stored and (bool(kernel.op(value).shape) or not is_triton(kernel))
-
-
-def _rounding(kernel: KernelView, cell: Cell) -> int:
-    """A conversion to a narrow type that the sum passes in every iteration."""
-    return next((at for at in sorted(_cycle(kernel, cell)) if _narrows(kernel, at)), NONE)
 
 
 def _narrows(kernel: KernelView, value: int) -> bool:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.addresses import indices, memory_of
-from d2k.analyzers.patterns.carried import cells, gatherings
+from d2k.analyzers.patterns.carried import Cell, cells, gatherings
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.exponent import difference
 from d2k.analyzers.patterns.matmul import operand_path, products
-from d2k.analyzers.patterns.memo import memo
+from d2k.analyzers.patterns.memo import memo, memo_loop
 from d2k.analyzers.patterns.numbering import numbering
 from d2k.spec.facts import Kind, Op
 
@@ -45,16 +45,34 @@ def accumulation(view: BodyView, value: int) -> frozenset[int]:
     """`value` and the sums on the cycle that it is added to: the life of an accumulator inside its loops."""
     data = flow(view)
     found = {value}
+    lives = [one for loop in view.loops_of(value) for one in _lives(view, loop) if value in one.behind]
+    if not lives:
+        return frozenset(found)
     ahead = set(data.spread((value,), lambda at, user: not _is_operand(view, at, user)))
-    for loop in view.loops_of(value):
-        for cell in cells(view, loop):
-            if cell.olds & ahead and any(new in ahead for new in cell.news):
-                behind = set(data.back(cell.news, _sums))
-                grown = set(data.forward(cell.olds, _sums)) & behind
-                added = set(data.forward((value,), _sums)) & behind
-                if value in behind:
-                    found |= grown | added
+    added = set(data.forward((value,), _sums))
+    for one in lives:
+        if one.cell.olds & ahead and any(new in ahead for new in one.cell.news):
+            found |= one.grown | (added & one.behind)
     return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """What a cell's new value is a sum of (`behind`), and those of them that its old value goes into (`grown`)."""
+
+    cell: Cell
+    behind: frozenset[int]
+    grown: frozenset[int]
+
+
+@memo_loop
+def _lives(view: BodyView, loop: int) -> tuple[_Life, ...]:
+    data = flow(view)
+    found: list[_Life] = []
+    for cell in cells(view, loop):
+        behind = frozenset(data.back(cell.news, _sums))
+        found.append(_Life(cell, behind, behind & frozenset(data.forward(cell.olds, _sums))))
+    return tuple(found)
 
 
 def _sums(op: Op) -> bool:
