@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 from d2k.analyzers.core.view import BodyGraph, BodyView, KernelView
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.memo import memo_loop
+from d2k.analyzers.patterns.numbering import difference, numbering
 from d2k.spec.facts import NONE, Kind, Op
 
 LESS = ("lt", "le", "gt", "ge")
@@ -19,9 +20,24 @@ def trip_count(view: BodyView, loop: int) -> int | None:
     start, stop, step = (view.fold_int(value) for value in (one.start, one.stop, one.step))
     start = 0 if one.start == NONE else start
     step = 1 if one.step == NONE else step
-    if start is None or stop is None or not step:
+    length = stop - start if start is not None and stop is not None else _length(view, one.start, one.stop)
+    return max(0, -(-length // step)) if length is not None and step else None
+
+
+def _length(view: BodyView, start: int, stop: int) -> int | None:
+    """stop - start where both move alike: `range(pid * ROWS, pid * ROWS + ROWS)`."""
+    if NONE in (start, stop):
         return None
-    return max(0, -(-(stop - start) // step))
+    numbers = numbering(view)
+    total = 0
+    for monomial, times in difference(numbers.index(stop), numbers.index(start)).items():
+        for factor in monomial:
+            constant = view.fold_int(numbers.example(factor))
+            if constant is None:
+                return None
+            times *= constant
+        total += times
+    return total
 
 
 def arithmetic(op: Op) -> bool:
