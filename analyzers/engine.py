@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -28,9 +29,21 @@ def find(prop: Property, view: ProgramView) -> Finding:
         module = import_module(f"d2k.analyzers.properties.{prop.id}")
     except ModuleNotFoundError:
         return _unknown(prop, "no detector covers this property yet")
-    if prop.scope == "program":
-        return _program_finding(prop, view, cast(DetectProgram, module.detect_program))
-    return _kernel_finding(prop, view, cast(DetectKernel, module.detect))
+    try:
+        if prop.scope == "program":
+            return _program_finding(prop, view, cast(DetectProgram, module.detect_program))
+        return _kernel_finding(prop, view, cast(DetectKernel, module.detect))
+    except Exception as error:
+        # one detector's bug is no reason to withhold what the others found
+        if os.environ.get(STRICT):
+            raise
+        return _unknown(prop, f"{INTERNAL_ERROR} in its detector: {type(error).__name__}: {error}")
+
+
+STRICT = "D2KC_STRICT"
+"""Environment variable under which a bug in a detector is raised; the tests set it."""
+
+INTERNAL_ERROR = "internal error"
 
 
 @dataclass(frozen=True, slots=True)

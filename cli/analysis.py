@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import click
+
 from d2k import __version__
 from d2k.analyzers import analyze
+from d2k.analyzers.engine import INTERNAL_ERROR
 from d2k.cli.failure import InputError
 from d2k.cli.inputs import Text, expand, read_kernel
 from d2k.cli.outputs import Progress
@@ -43,7 +46,20 @@ def files(names: Sequence[str], options: analyze.Options, usual_entry: str = "")
         done.append(Analysed(text, program, analyze.report(program, text.text, options)))
         progress.step()
     _check_entry(done, options.entry)
+    _tell_bugs(done)
     return tuple(done)
+
+
+def _tell_bugs(done: Sequence[Analysed]) -> None:
+    """Say on standard error where a detector failed; its property is unknown, the others are not affected."""
+    for one in done:
+        for finding in one.report.properties:
+            if finding.why is not None and finding.why.detail.startswith(INTERNAL_ERROR):
+                click.echo(
+                    f"warning: {one.text.path}: {finding.id}: {finding.why.detail}. This is a bug:"
+                    f" please report it with the file and the version ({__version__}).",
+                    err=True,
+                )
 
 
 def _check_entry(done: Sequence[Analysed], entry: str) -> None:

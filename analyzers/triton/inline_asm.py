@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from struct import unpack
 from typing import TYPE_CHECKING
 
 from d2k.analyzers.core.ptx_text import Instruction, instructions
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from d2k.analyzers.triton.device import Args, Device
 
 _REGISTER = re.compile(r"\$\d+|%?[A-Za-z_][\w$%.]*")
-_NUMBER = re.compile(r"(?:0[xX][0-9a-fA-F]+|\d+)U?\Z")
+_NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)U?\Z")
+_FLOAT_BITS = re.compile(r"0([fFdD])([0-9a-fA-F]{8}|[0-9a-fA-F]{16})\Z")
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
 
 
 def lower(device: Device, a: Args) -> Value:
@@ -106,17 +109,30 @@ class _Block:
     def read(self, operand: str) -> list[int]:
         """The values that an operand names, its constants included."""
         text = operand.strip()
-        if _NUMBER.match(text):
-            return [self.device.b.const(int(text.rstrip("U"), 0), self.place)]
+        number = _constant(text)
+        if number is not None:
+            return [self.device.b.const(number, self.place)]
         if text in SPECIAL:
             kind, attrs = SPECIAL[text]
             return [self.device.b.emit(kind, "", (), self.place, attrs, "u32", ())]
-        return [self.registers[name] for name in _REGISTER.findall(text) if name in self.registers]
+        # a register that nothing wrote keeps its place, so that the operands behind it keep theirs
+        return [self.registers.get(name, NONE) for name in _REGISTER.findall(text)]
 
     def write(self, operand: str, value: int) -> None:
         for name in _REGISTER.findall(operand):
             if name != "_":
                 self.registers[name] = value
+
+
+def _constant(text: str) -> int | float | None:
+    """The immediate that an operand is: `16`, `0x10`, `-1.5`, `0f3F800000` (the bits of a float), or None."""
+    if _NUMBER.match(text):
+        return int(text.rstrip("U"), 0)
+    bits = _FLOAT_BITS.match(text)
+    if bits:
+        digits = bits.group(2)
+        return float(unpack(">f" if len(digits) == 8 else ">d", bytes.fromhex(digits))[0])
+    return float(text) if _DECIMAL.match(text) else None
 
 
 def _letters(form: str, count: int) -> str:
