@@ -344,9 +344,26 @@ class InlinePtx(Expressions):
             if args and args[0] >= 0:
                 self.written_addresses[args[0]] = index
             return
+        if kind is Kind.SHUFFLE and results and meant.name == "idx" and args and self._is_shared_by_warp(args[0]):
+            # a broadcast of what all lanes have: the value itself, known to the compiler to be the same in all lanes
+            warp = self.b.ops[args[0]].kind is Kind.WARP
+            kept = self.emit(
+                Kind.WARP if warp else Kind.CAST, "" if warp else "cast", args[:1], {"uniform": True}, "i32"
+            )
+            self._set_registers(block, results[0], Val(kept, type_), meant)
+            return
         index = self.emit(kind, meant.name, args, attrs, meant.dtype if results else None, () if results else None)
         for text in results[:1]:
             self._set_registers(block, text, Val(index, type_), meant)
+
+    def _is_shared_by_warp(self, value: int) -> bool:
+        """The warp's own number, or an address in shared memory that is made of constants."""
+        if value < 0:
+            return False
+        op = self.b.ops[value]
+        if op.kind is Kind.CAST and op.args:
+            return self._is_shared_by_warp(op.args[0])
+        return op.kind in (Kind.WARP, Kind.ALLOC)
 
     def _keep_pointer(self, source: Thing) -> Val:
         value = self.val(source)
