@@ -1,4 +1,4 @@
-"""Every example in a detector's file gets the verdict it states; a property without both kinds of example is not tested."""
+"""Every example in a detector's file gets the verdict it states, and every detector has both kinds of example."""
 
 from __future__ import annotations
 
