@@ -10,7 +10,8 @@ from math import e, log2
 
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
-from d2k.analyzers.patterns.softmax import Rescaled, RunningSoftmax, running_softmaxes
+from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.softmax import Rescaled, RunningSoftmax, running_softmaxes, same_value
 from d2k.spec.facts import Guard, Kind, Op
 from d2k.spec.finding import FoundValue, Reason, Status
 
@@ -75,7 +76,7 @@ def _threshold(kernel: KernelView, softmax: RunningSoftmax, condition: int) -> i
         for side, bound in ((left, kernel.fold(right)), (right, kernel.fold(left))):
             if not isinstance(bound, (int, float)) or isinstance(bound, bool):
                 continue
-            if any(factor in kernel.walk(side, _decides) for factor in softmax.factors):
+            if set(softmax.factors) & set(flow(kernel).back((side,), same_value)):
                 # the factor itself is compared: it shrinks as the maximum grows
                 return round(-log2(bound)) if 0 < bound <= 1 else None
             return round(abs(bound) if base_two else abs(bound) * log2(e))
@@ -206,6 +207,17 @@ EXAMPLES = (
         trap="a branch that does not rest on the maximum",
     ),
     Example("voted by a warp", "cuda", CUDA.replace("RESCALE", VOTED), Status.PRESENT, {"threshold_log2": 8}),
+    Example(
+        "where the factor is below one",
+        "cuda",
+        CUDA.replace(
+            "RESCALE",
+            "float r = exp2f(m - grown);\n    m = grown;\n    if (r < 1.f) {\n      l *= r;\n"
+            "      for (int d = 0; d < 8; ++d) acc[d] *= r;\n    }",
+        ),
+        Status.PRESENT,
+        {"threshold_log2": 0},
+    ),
     Example("always", "cuda", CUDA.replace("RESCALE", PLAIN), Status.ABSENT, trap="ordinary online softmax"),
     Example(
         "in a comment",

@@ -11,7 +11,7 @@ from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.languages import works_on_tiles
 from d2k.analyzers.patterns.mentions import mentioned
 from d2k.analyzers.patterns.numbering import numbering
-from d2k.spec.facts import NONE, Kind
+from d2k.spec.facts import NONE, Kind, Op
 from d2k.spec.finding import Reason, Status
 from d2k.spec.hardware import has_features, normalise_architecture
 
@@ -44,52 +44,116 @@ def _has_tensor_memory(kernel: KernelView) -> bool:
 
 def _buffers(kernel: KernelView, products: tuple[int, ...]) -> int | None:
     """Regions of tensor memory that the products add up in; None if some address is not known."""
-    numbers = numbering(kernel)
     regions: dict[object, int] = {}
     for value in products:
         args = kernel.op(value).args
         target = args[2] if len(args) > 2 else NONE
-        if target == NONE:
-            return None
-        slots = _slots(kernel, target)
+        slots = _slots(kernel, target) if target != NONE else None
         if slots is None:
             return None
-        place = frozenset(numbers.index(target).items())
-        regions[place if slots == 1 else ("ring", *flow(kernel).arrays(target))] = slots
+        regions[(_allocation(kernel, target), _offset(kernel, target) if slots == 1 else None)] = slots
     return sum(regions.values())
 
 
+def _allocation(kernel: KernelView, target: int) -> tuple[int, ...]:
+    """Which of several allocations an address lies in."""
+    every = [value for value in kernel.values(Kind.ALLOC) if kernel.op(value).attrs.get("space") == "tmem"]
+    return flow(kernel).arrays(target) if len(every) > 1 else ()
+
+
+def _offset(kernel: KernelView, target: int) -> frozenset[tuple[object, int]]:
+    """Where in its allocation an address that stands still lies."""
+    numbers = numbering(kernel)
+    return frozenset(
+        (monomial, times)
+        for monomial, times in numbers.index(target).items()
+        if not (len(monomial) == 1 and _is_base(kernel, numbers.example(monomial[0])))
+    )
+
+
+def _is_base(kernel: KernelView, value: int) -> bool:
+    """The address that an allocation returned, perhaps read back from shared memory."""
+    roots = _versions(kernel, value)
+    return bool(roots) and all(kernel.op(root).kind in (Kind.ALLOC, Kind.LOAD, Kind.PARAM) for root in roots)
+
+
+def _versions(kernel: KernelView, value: int) -> frozenset[int]:
+    """What is chosen from by branches and handed on by loops, constants aside."""
+    found: set[int] = set()
+    seen: set[int] = set()
+    stack = [value]
+    while stack:
+        at = stack.pop()
+        if at in seen or at == NONE:
+            continue
+        seen.add(at)
+        op = kernel.op(at)
+        if _chooses(op):
+            stack.extend(op.args[1:])
+        elif op.kind in (Kind.PHI, Kind.CAST):
+            stack.extend(op.args)
+        elif op.kind is not Kind.CONST:
+            found.add(at)
+    return frozenset(found)
+
+
 def _slots(kernel: KernelView, target: int) -> int | None:
-    """Regions that one accumulator operand goes through: 1 where it stands still."""
-    for at in kernel.walk(target, lambda op: op.kind in (Kind.SHAPE, Kind.ELEMENTWISE, Kind.CAST, Kind.PHI)):
+    """Regions that one accumulator operand goes through: 1 where it stands still, None if that is not known."""
+    for at in kernel.walk(target, lambda op: op.kind is Kind.SHAPE):
         op = kernel.op(at)
         if op.kind is Kind.SHAPE and op.name == "index" and len(op.args) > 1 and kernel.fold(op.args[1]) is None:
             dims = kernel.dims(op.args[0])
             return dims[0] if dims else None
-        if op.kind is Kind.ELEMENTWISE and op.name == "mod":
-            return kernel.fold_int(op.args[1])
-        if op.kind is Kind.ELEMENTWISE and op.name in ("and", "xor"):
-            mask = next((known for arg in op.args if (known := kernel.fold_int(arg)) is not None), None)
-            if mask is not None and _is_counter(kernel, op.args):
-                return mask + 1
-        if (op.kind is Kind.ELEMENTWISE and op.name == "where") or (op.kind is Kind.PHI and op.name == "if"):
-            return _wrap(kernel, op.args[0])
-    return 1
+    numbers = numbering(kernel)
+    slots = 1
+    for monomial in numbers.index(target):
+        for factor in monomial:
+            value = numbers.example(factor)
+            period = _period(kernel, value) if kernel.fold(value) is None else 1
+            if period is None:
+                return None
+            slots *= period
+    return slots
 
 
-def _wrap(kernel: KernelView, condition: int) -> int | None:
-    """The number at which a counter starts again from zero."""
-    op = kernel.op(condition)
-    if op.kind is Kind.ELEMENTWISE and op.name in ("eq", "ge", "ne", "lt") and len(op.args) == 2:
-        return kernel.fold_int(op.args[1])
-    return None
+def _period(kernel: KernelView, value: int) -> int | None:
+    """How many different values a part of an address takes: a counter's period, 1 for what stands still."""
+    op = kernel.op(value)
+    if op.kind is Kind.ELEMENTWISE and op.name in ("mod", "and", "xor"):
+        return _wraps(kernel, value)
+    if _is_base(kernel, value):
+        return 1
+    if _chooses(op):
+        # something for some warps, nothing for the others
+        sides = [arg for arg in op.args[1:] if kernel.fold(arg) is None]
+        return _period(kernel, sides[0]) if len(sides) == 1 else None
+    if op.kind is not Kind.PHI:
+        return 1
+    nexts = tuple(kernel.walk(op.args[1], lambda one: one.kind in (Kind.ELEMENTWISE, Kind.PHI, Kind.CAST)))
+    if not any(kernel.op(at).kind is Kind.ELEMENTWISE and value in kernel.op(at).args for at in nexts):
+        return 1
+    periods = (_wraps(kernel, at) for at in nexts)
+    return next((period for period in periods if period is not None), None)
 
 
-def _is_counter(kernel: KernelView, args: tuple[int, ...]) -> bool:
-    """Counts iterations or tiles rather than picking bits of an address."""
-    return any(
-        kernel.op(at).kind is Kind.PHI and kernel.op(at).name == "loop" for arg in args for at in kernel.slice(arg)
-    )
+def _wraps(kernel: KernelView, value: int) -> int | None:
+    """n in `i % n`, `i & (n - 1)`, `i ^ 1`, and in a choice that starts again from zero at n."""
+    op = kernel.op(value)
+    if _chooses(op):
+        condition = kernel.op(op.args[0])
+        restarts = any(kernel.fold(arg) == 0 and kernel.fold(arg) is not None for arg in op.args[1:])
+        compares = condition.kind is Kind.ELEMENTWISE and condition.name in ("eq", "ge", "ne", "lt")
+        return kernel.fold_int(condition.args[1]) if restarts and compares and len(condition.args) == 2 else None
+    if op.kind is not Kind.ELEMENTWISE or len(op.args) != 2:
+        return None
+    known = next((one for arg in op.args if (one := kernel.fold_int(arg)) is not None), None)
+    if known is None:
+        return None
+    return {"mod": known, "and": known + 1, "xor": 2}.get(op.name)
+
+
+def _chooses(op: Op) -> bool:
+    return (op.kind is Kind.ELEMENTWISE and op.name == "where") or (op.kind is Kind.PHI and op.name == "if")
 
 
 GLUON = """
@@ -198,6 +262,15 @@ EXAMPLES = (
         CUDA.replace("PRODUCT", MMA.replace("ADDRESS", "memory + (tile % 2) * 256")),
         Status.PRESENT,
         {"buffers": 2},
+    ),
+    Example(
+        "three regions by a counter that starts again",
+        "cuda",
+        CUDA.replace(
+            "PRODUCT", MMA.replace("ADDRESS", "memory + stage * 128") + "\n    if (++stage == 3) stage = 0;"
+        ).replace("uint32_t memory = base;", "uint32_t memory = base;\n  int stage = 0;"),
+        Status.PRESENT,
+        {"buffers": 3},
     ),
     Example(
         "one region", "cuda", CUDA.replace("PRODUCT", MMA.replace("ADDRESS", "memory")), Status.PRESENT, {"buffers": 1}
