@@ -64,7 +64,10 @@ def _lookups(kernel: KernelView) -> Iterator[_Lookup]:
 def _searched(kernel: KernelView) -> Iterator[_Lookup]:
     """A loop over the groups compares the block's tile with ends that it reads or sums up."""
     for value in kernel.values(Kind.ELEMENTWISE, name=LESS):
-        left, right = kernel.op(value).args[:2]
+        sides = kernel.op(value).args
+        if len(sides) != 2:
+            continue
+        left, right = sides
         for tile, end in ((left, right), (right, left)):
             if differs_within(kernel, tile) or differs_within(kernel, end) or not _is_tile(kernel, tile):
                 continue
@@ -184,7 +187,10 @@ def _counted(kernel: KernelView) -> Iterator[_Lookup]:
     """The tile's number is compared with a range of ends, and those before it are counted."""
     data = flow(kernel)
     for value in kernel.values(Kind.ELEMENTWISE, name=LESS):
-        left, right = kernel.op(value).args[:2]
+        sides = kernel.op(value).args
+        if len(sides) != 2:
+            continue
+        left, right = sides
         for tile, end in ((left, right), (right, left)):
             if differs_within(kernel, tile) or not _is_tile(kernel, tile):
                 continue
