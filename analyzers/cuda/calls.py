@@ -92,7 +92,7 @@ class Calls(Expressions):
         type_ = self.static_type(callee)
         if type_.instance is not None:
             return self.call(self.object_at(callee, type_), args, node)
-        if isinstance(node.callee, Name) and not self.host and isinstance(callee, (SlotRef, Val, Pointer, MemRef)):
+        if not self.host and isinstance(callee, (SlotRef, Val, Pointer, MemRef)):
             return self.subscript(callee, args)
         return self.opaque_call(self.text_of(node.callee), args, node)
 

@@ -8,6 +8,24 @@ from pathlib import Path
 from d2k.analyzers.cuda.prepare import Macro
 from d2k.analyzers.cuda.scope import Unit
 
+LIBRARY_HEADERS = (
+    "ATen/",
+    "c10/",
+    "cooperative_groups",
+    "cub/",
+    "cuda/",
+    "cute/",
+    "cutlass/",
+    "kittens",
+    "nv/",
+    "pybind11/",
+    "raft/",
+    "rmm/",
+    "thrust/",
+    "torch/",
+    "tvm/",
+)
+"""Headers of libraries that the tables of `wrappers` stand for: what a call means counts, not how it is done."""
 MAX_FILES = 60
 MAX_BYTES = 1_500_000
 """Included text that one file may bring in; what lies beyond is as if it were not given."""
@@ -40,7 +58,7 @@ def _follow(
     name: str, beside: Path, target: str, include_dirs: tuple[str, ...], found: dict[str, Unit], budget: list[int]
 ) -> None:
     """Loads a file and what it includes, depth first, so that macros come before their users."""
-    if len(found) >= MAX_FILES or budget[0] <= 0:
+    if len(found) >= MAX_FILES or budget[0] <= 0 or name.startswith(LIBRARY_HEADERS):
         return
     path = _locate(name, beside, include_dirs)
     if path is None or str(path) in found:

@@ -134,6 +134,9 @@ class LibraryCalls(Calls):
         if entry is not None:
             return self.apply(entry, [base, *args], method.targs, f"{type_.name}::{method.name}")
         if method.name in ("data", "begin", "get", "data_ptr") and not args:
+            held = self.read(base) if isinstance(base, SlotRef) and not base.type.dims else base
+            if isinstance(held, (Pointer, LocalPointer)):
+                return held
             if isinstance(base, ArrayRef):
                 return self.decay(base)
             if isinstance(base, SlotRef) and base.type.dims:

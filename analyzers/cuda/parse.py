@@ -109,6 +109,8 @@ class Converter:
     def __init__(self, text: str) -> None:
         self.text = text
         self.depth = 0
+        self.comparisons: set[int] = set()
+        """Where a comparison begins that the parser took for a call of a template."""
         self.cut: list[int] = []
         """Where nesting was given up."""
         self._bodies: dict[int, Node] = {}
@@ -658,7 +660,10 @@ class Converter:
 
     def _expression_statement(self, node: ts.Node) -> Node:
         inner = next(iter(node.named_children), None)
-        return self.statement(inner) if inner is not None else Block(node.start_byte, ())
+        if inner is None:
+            return Block(node.start_byte, ())
+        found = self.statement(inner)
+        return _as_declaration(found, node.end_byte) or found if isinstance(found, Binary) else found
 
     def _if(self, node: ts.Node) -> Node:
         condition = node.child_by_field_name("condition")
@@ -844,7 +849,12 @@ class Converter:
             node = left
         result = self.expression(node)
         for at, op_text, right in reversed(chain):
-            result = Binary(at, op_text, result, self.expression(right))
+            operand = self.expression(right)
+            if isinstance(result, Binary) and result.at in self.comparisons and op_text in ("+", "-", "*", "/", "%"):
+                # `i < size<0>(t) - 1`, whose first part the parser took for a call of `i`
+                result = Binary(result.at, result.op, result.left, Binary(at, op_text, result.right, operand))
+            else:
+                result = Binary(at, op_text, result, operand)
         return result
 
     def _comma(self, node: ts.Node) -> Node:
@@ -915,7 +925,12 @@ class Converter:
         launch = None
         if launch_node is not None:
             launch = tuple(self.expression(c) for c in launch_node.named_children if c.type != "comment")
-        return Call(node.start_byte, node.end_byte, callee, args, launch)
+        call = Call(node.start_byte, node.end_byte, callee, args, launch)
+        comparison = _as_comparison(call)
+        if comparison is not None:
+            self.comparisons.add(node.start_byte)
+            return comparison
+        return call
 
     def _subscript(self, node: ts.Node) -> Node:
         base = node.child_by_field_name("argument")
@@ -1110,6 +1125,70 @@ def number(text: str, at: int) -> Literal:
         return Literal(at, float(plain.rstrip("fFlL")), "f32" if plain[-1:] in "fF" else "f64")
     except (ValueError, OverflowError):
         return Literal(at, None, "f32")
+
+
+def _as_declaration(node: Binary, end: int) -> Decl | None:
+    """`A<2 * n> x;`, which the parser reads as two comparisons: a statement of comparisons does nothing."""
+    parts: list[Node] = []
+    rest: Node = node
+    while isinstance(rest, Binary) and rest.op == ",":
+        parts.append(rest.right)
+        rest = rest.left
+    parts.append(rest)
+    parts.reverse()
+    last = parts[-1]
+    if not isinstance(last, Binary) or last.op != ">":
+        return None
+    declared = last.right
+    parts[-1] = last.left
+    first = parts[0]
+    if not isinstance(first, Binary) or first.op != "<" or not isinstance(first.left, Name):
+        return None
+    targs = (first.right, *parts[1:])
+    base = Name(first.left.at, first.left.name, targs, first.left.scope)
+    args: tuple[Node, ...] = ()
+    if isinstance(declared, Call):
+        args, declared = declared.args, declared.callee
+    if not isinstance(declared, Name) or declared.scope is not None or declared.targs is not None:
+        return None
+    style = "(" if args else ""
+    return Decl(base.at, end, TypeName(base.at, base), declared.name, None, style, frozenset(), args)
+
+
+def _as_comparison(call: Call) -> Node | None:
+    """`i < size<1>(t)`, which the parser reads as a call of `i<(size < 1)>`; None for other calls."""
+    callee = call.callee
+    if not isinstance(callee, Name) or not callee.targs or call.launch is not None:
+        return None
+    first, *rest = callee.targs
+    right = _restore_template(first, tuple(rest), call)
+    return None if right is None else _compare(Name(callee.at, callee.name, None, callee.scope), right, call.at)
+
+
+def _restore_template(node: Node, rest: tuple[Node, ...], call: Call) -> Node | None:
+    """`node` with its last `name < value` made a call `name<value>(arguments)`; None if there is none."""
+    if not isinstance(node, Binary):
+        return None
+    if node.op == "<":
+        return _call_last(node.left, (node.right, *rest), call)
+    right = _restore_template(node.right, rest, call)
+    return None if right is None else Binary(node.at, node.op, node.left, right)
+
+
+def _call_last(node: Node, targs: tuple[Node, ...], call: Call) -> Node | None:
+    if isinstance(node, Binary):
+        right = _call_last(node.right, targs, call)
+        return None if right is None else Binary(node.at, node.op, node.left, right)
+    if isinstance(node, Name) and node.targs is None:
+        return Call(node.at, call.end, Name(node.at, node.name, targs, node.scope), call.args)
+    return None
+
+
+def _compare(left: Node, right: Node, at: int) -> Node:
+    """`left < right`, where `right` may hold operators that bind less tightly."""
+    if isinstance(right, Binary) and right.op in ("&&", "||", "==", "!=", "&", "|", "^"):
+        return Binary(right.at, right.op, _compare(left, right.left, at), right.right)
+    return Binary(at, "<", left, right)
 
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\n": ""}

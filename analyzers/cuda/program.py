@@ -138,6 +138,8 @@ class _Reader:
                 if site.kernel is not None:
                     for ref in site.kernel.refs:
                         sites.setdefault(ref.key, []).append(_Site(host, site))
+                        if host.reachable and all(ref.key != known.key for known in kernels):
+                            kernels.append(ref)
         launched_somewhere = any(site.kernel is not None for host in hosts for site in host.lowerer.sites)
         for ref in kernels:
             self._kernel(ref, sites.get(ref.key, []), launched_somewhere)
@@ -168,7 +170,7 @@ class _Reader:
     # which functions there are
 
     def _kernels(self) -> list[FunctionRef]:
-        """Kernels of the file itself; of included files those that are launched come in through their launches."""
+        """Kernels of the file itself; of included files, those come in that the file launches."""
         found: list[FunctionRef] = []
         for function in self.unit.items.functions:
             if "global" in function.words and self.unit.converter.has_body(function):
