@@ -11,8 +11,9 @@ from functools import cached_property
 from types import CodeType, FunctionType
 from weakref import WeakKeyDictionary
 
+from d2k.analyzers.core.fold import fold
 from d2k.analyzers.core.view import BodyGraph, BodyView
-from d2k.spec.facts import NONE, Kind, Op
+from d2k.spec.facts import NONE, Constant, Kind, Op
 
 CARRIERS = frozenset(
     {
@@ -90,8 +91,35 @@ class Flow:
         return op.kind is Kind.ALLOC or (op.kind is Kind.PARAM and not op.attrs.get("constexpr"))
 
     def arrays(self, address: int) -> tuple[int, ...]:
-        """The on-chip arrays that an address may point into."""
-        return tuple(root for root in self.memory(address) if self._ops[root].kind is Kind.ALLOC)
+        """The on-chip arrays that an address may point into.
+
+        Dynamic shared memory is one allocation that holds many arrays: `base + 4096` stands for the one that
+        begins there.
+        """
+        roots = tuple(root for root in self.memory(address) if self._ops[root].kind is Kind.ALLOC)
+        return tuple(self._part(address, root) if self._ops[root].attrs.get("dynamic") else root for root in roots)
+
+    def _part(self, address: int, root: int) -> int:
+        """The value that stands for the part of an allocation that begins at a constant offset; the root if
+        none is told."""
+        seen = {address}
+        stack = [address]
+        while stack:
+            at = stack.pop()
+            op = self._ops[at]
+            if op.kind is Kind.ELEMENTWISE and op.name == "add" and root in op.args:
+                other = op.args[1] if op.args[0] == root else op.args[0]
+                offset = fold(self._graph.body, other, {})
+                return root if offset is None else self._parts.setdefault((root, offset), at)
+            for arg in op.args if op.kind in POINTER_ARITHMETIC else ():
+                if arg != NONE and arg not in seen and root in self.memory(arg):
+                    seen.add(arg)
+                    stack.append(arg)
+        return root
+
+    @cached_property
+    def _parts(self) -> dict[tuple[int, Constant], int]:
+        return {}
 
     @cached_property
     def _spilled(self) -> dict[int, tuple[int, ...]]:
@@ -129,7 +157,11 @@ class Flow:
         op = self._ops[target]
         if op.kind is Kind.LOAD and op.args:
             target = op.args[0]
-        return self.arrays(target) if self._ops[target].kind in (Kind.ALLOC, Kind.SHAPE) else ()
+        arrays = self.arrays(target)
+        if self._ops[target].kind in (Kind.ALLOC, Kind.SHAPE):
+            return arrays
+        # columns of tensor memory at some distance from its beginning
+        return tuple(array for array in arrays if self._ops[array].attrs.get("space") == "tmem")
 
     @cached_property
     def loads(self) -> dict[int, tuple[int, ...]]:
@@ -158,6 +190,8 @@ class Flow:
             )
         if op.kind is Kind.ALLOC:
             return self.written(value)
+        if op.kind is Kind.COPY and len(op.args) > 1 and self.arrays(op.args[1]) and not self.is_output(value):
+            return tuple(source for array in self.arrays(op.args[1]) for source in self.written(array))
         if op.kind in (Kind.STORE, Kind.ATOMIC) or (op.kind is Kind.COPY and self.is_output(value)):
             return op.args[1:2]
         if op.kind is Kind.PHI:
@@ -288,7 +322,9 @@ class Flow:
         op = self._ops[value]
         if op.kind is Kind.LOAD:
             return self._is_outside(op) and op.args[0] not in self._spilled
-        return op.kind is Kind.COPY and op.attrs.get("direction", "load") in ("load", "gather")
+        inward = op.kind is Kind.COPY and op.attrs.get("direction", "load") in ("load", "gather")
+        # scale factors, for one, are copied from shared to tensor memory
+        return inward and not (len(op.args) > 1 and self.arrays(op.args[1]))
 
     def is_output(self, value: int) -> bool:
         """A write to memory that is no on-chip array."""

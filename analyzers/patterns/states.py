@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from d2k.analyzers.core.view import BodyView
-from d2k.analyzers.patterns.carried import cells
+from d2k.analyzers.patterns.carried import Cell, cells
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.loops import walked
 from d2k.analyzers.patterns.matmul import Product, products
@@ -28,28 +28,44 @@ class State:
 
 def states(view: BodyView) -> Iterator[State]:
     """Carried accumulators of matrix products that are read before the loop is over."""
-    data = flow(view)
-    made = {one.value: one for one in products(view)}
     for loop in range(len(view.body.loops)):
-        if not made or not walked(view, loop):
+        if not products(view) or not walked(view, loop):
             continue
         for cell in cells(view, loop):
-            behind = frozenset(data.back(cell.news, _updates))
-            update = next((one for value, one in made.items() if value in behind), None)
-            if update is None or not cell.olds & behind:
-                continue
-            use = _use(view, loop, cell.olds, behind)
-            if use is not None:
+            update = next((one for one in products(view) if _updates(view, cell, one)), None)
+            use = _use(view, loop, cell.olds) if update is not None else None
+            if update is not None and use is not None:
                 yield State(loop, cell.variable, update, use)
 
 
-def _updates(op: Op) -> bool:
-    return op.kind in (Kind.PHI, Kind.CAST, Kind.SHAPE, Kind.ITEM, Kind.LOAD, Kind.MMA) or (
+def _updates(view: BodyView, cell: Cell, product: Product) -> bool:
+    """The cell's new value is its old one, perhaps decayed, plus the product."""
+    data = flow(view)
+    grown = frozenset(data.spread((product.value,), lambda at, user: _adds(view, at, user)))
+    if not any(new in grown for new in cell.news):
+        return False
+    old = frozenset(data.forward(cell.olds, _decays))
+    accumulator = view.op(product.value).args[2:3]
+    addends = [arg for at in grown if view.op(at).name in ("add", "sub", "fma") for arg in view.op(at).args]
+    return any(at in old for at in (*accumulator, *addends))
+
+
+def _adds(view: BodyView, value: int, user: int) -> bool:
+    op = view.op(user)
+    if op.kind is Kind.MMA:
+        return value in op.args[2:3]
+    return op.kind in (Kind.PHI, Kind.CAST, Kind.SHAPE, Kind.ITEM, Kind.LOAD) or (
         op.kind is Kind.ELEMENTWISE and op.name in ("add", "sub", "mul", "fma", "where")
     )
 
 
-def _use(view: BodyView, loop: int, olds: frozenset[int], behind: frozenset[int]) -> int | None:
+def _decays(op: Op) -> bool:
+    return op.kind in (Kind.CAST, Kind.SHAPE, Kind.ITEM, Kind.LOAD) or (
+        (op.kind is Kind.PHI and op.name == "if") or (op.kind is Kind.ELEMENTWISE and op.name in ("mul", "where"))
+    )
+
+
+def _use(view: BodyView, loop: int, olds: frozenset[int]) -> int | None:
     """A store of the state, or a product with it, inside the loop."""
     data = flow(view)
     for value in sorted(data.forward(olds, lambda op: op.kind in KEEPS)):

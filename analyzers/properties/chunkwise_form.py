@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView, ProgramView
 from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.exponent import difference
 from d2k.analyzers.patterns.matmul import products
 from d2k.analyzers.patterns.states import states
 from d2k.analyzers.patterns.triangles import triangles
@@ -51,10 +52,11 @@ def _masked_products(kernel: KernelView) -> Iterator[_Part]:
     data = flow(kernel)
     made = {one.value: one for one in products(kernel)}
     if len(made) < 2:
-        return
+        return  # a chunk's output has a part from inside and one from the state
     for one in triangles(kernel):
-        scores = [at for at in data.back((one.source,), lambda op: op.kind in ELEMENTS) if at in made]
-        if not scores:
+        behind = tuple(data.back((one.source,), lambda op: op.kind in ELEMENTS))
+        decayed = any(data.is_fetch(at) for at in behind) and any(_is_decay(kernel, at) for at in behind)
+        if not decayed and not any(at in made for at in behind):
             continue
         after = frozenset(data.forward((one.value,), lambda op: op.kind in ELEMENTS))
         if any(kernel.op(at).kind is Kind.ELEMENTWISE and kernel.op(at).name in ("exp", "exp2") for at in after):
@@ -64,6 +66,15 @@ def _masked_products(kernel: KernelView) -> Iterator[_Part]:
             yield _Part(
                 kernel, one.value, "scores of a chunk masked to a triangle, then multiplied", _side(kernel, one.value)
             )
+
+
+def _is_decay(kernel: KernelView, value: int) -> bool:
+    """exp(c_i - c_j): the scores of a chunk, read from memory, are weighed by the decay between their tokens."""
+    op = kernel.op(value)
+    if op.kind is not Kind.ELEMENTWISE or op.name not in ("exp", "exp2"):
+        return False
+    terms = difference(kernel, op.args[0])
+    return bool(terms.plus) and bool(terms.minus)
 
 
 ELEMENTS = frozenset({Kind.ELEMENTWISE, Kind.CAST, Kind.SHAPE, Kind.PHI, Kind.LOAD, Kind.ITEM})

@@ -38,7 +38,7 @@ def detect(kernel: KernelView) -> Detection:
         for product in contractions(kernel):
             op = kernel.op(product.value)
             operands = frozenset(data.back(op.args[:2]))
-            if made & operands:
+            if made & operands and any(_becomes_number(kernel, at) for at in made & operands):
                 return (_match(kernel, one, product.value, made & operands),)
     evidence = (Evidence(kernel.place(codes[0].cut), f"cuts out {codes[0].bits} bits"),)
     return Miss(detail="the expanded codes feed no product of this kernel", evidence=evidence)
@@ -54,6 +54,8 @@ def _codes(kernel: KernelView) -> Iterator[_Codes]:
                 continue
             if bits is None and not (_is_symbol(kernel, mask) and _is_shifted(kernel, word)):
                 continue
+            if bits in (1, 2, 3, 6) and not _is_shifted(kernel, word):
+                continue
             fetched = data.fetches(word, lambda inner: inner.kind is not Kind.REDUCE)
             if fetched:
                 yield _Codes(value, fetched[0], bits)
@@ -62,6 +64,22 @@ def _codes(kernel: KernelView) -> Iterator[_Codes]:
         fetched = data.fetches(value)
         if fetched:
             yield _Codes(value, fetched[0], 4)
+
+
+def _becomes_number(kernel: KernelView, value: int) -> bool:
+    """A code turns into a value: it is converted, looked up, or put into the bits of a float."""
+    op = kernel.op(value)
+    if op.kind is Kind.CAST:
+        return op.name == "bitcast" or op.dtype is None or _is_float(op.dtype)
+    if op.kind is Kind.ELEMENTWISE and op.name in ("mul", "fma", "sub", "add"):
+        # the language converts an integer operand by itself
+        operands = {kernel.op(arg).dtype for arg in op.args}
+        return _is_float(op.dtype) and any(dtype is not None and not _is_float(dtype) for dtype in operands)
+    return op.kind is Kind.LOAD or (op.kind is Kind.SHAPE and op.name in ("gather", "index")) or op.kind is Kind.ASM
+
+
+def _is_float(dtype: str | None) -> bool:
+    return dtype is not None and dtype.startswith(("f", "bf", "tf"))
 
 
 def _is_symbol(kernel: KernelView, mask: int) -> bool:
