@@ -13,12 +13,11 @@ from d2k.analyzers.patterns.activation import sigmoids
 from d2k.analyzers.patterns.base_two import Change, changes, linear, open_ends, other_scale, prepared_by_host
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.mentions import mentioned
-from d2k.spec.facts import Kind
+from d2k.spec.facts import AttrValue, Kind, Op
 from d2k.spec.finding import Reason, Status
 
 NAMES = ("exp2", "exp2f", "ex2.approx")
 INTEGRAL = frozenset({"floor", "ceil", "round", "log2", "log", "rint", "nearbyint", "trunc"})
-
 
 BIASES = (7, 15, 127)
 """Exponent biases of stored scales: who subtracts one decodes a power of two."""
@@ -83,8 +82,9 @@ def _is_maximum(kernel: KernelView, value: int) -> bool:
     return op.kind is Kind.ELEMENTWISE and op.name == "max" and all(kernel.fold(arg) is None for arg in op.args)
 
 
-def _near(op: object) -> bool:
-    return getattr(op, "name", "") in ("div", "rcp", "add", "cast", "expand_dims", "broadcast")
+def _near(op: Op) -> bool:
+    """What stands between an exponential and the sigmoid that is made of it."""
+    return op.name in ("div", "rcp", "add", "cast", "expand_dims", "broadcast")
 
 
 def _is_whole(kernel: KernelView, value: int) -> bool:
@@ -93,7 +93,7 @@ def _is_whole(kernel: KernelView, value: int) -> bool:
     return op.name in INTEGRAL or (op.kind is Kind.CONST and abs(_number(op.attrs.get("value"))) in BIASES)
 
 
-def _number(constant: object) -> float:
+def _number(constant: AttrValue) -> float:
     return float(constant) if isinstance(constant, (int, float)) else 0.0
 
 
@@ -242,7 +242,7 @@ EXAMPLES = (
         trap="look-alike: exp2 without the factor log2(e) is another function",
     ),
     Example(
-        "factor up to the caller",
+        "a size as the scale",
         "triton",
         _attention("tl.dot(q, k) * scale", "D"),
         Status.ABSENT,
