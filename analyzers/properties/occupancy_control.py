@@ -1,6 +1,6 @@
-"""Deliberate occupancy: registers and resident blocks are set on purpose, by launch bounds, by warp counts at the
-launch or in its configurations, by a register limit, or by moving registers between roles. A default
-is nobody's purpose.
+"""Deliberate occupancy: registers and resident blocks are set on purpose, by launch bounds, by warp counts that follow
+the shape or the configuration, by a register limit, or by moving registers between roles. Every launch has some warp
+count: one fixed number says nothing.
 """
 
 from __future__ import annotations
@@ -8,12 +8,18 @@ from __future__ import annotations
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
 from d2k.spec.facts import Kind, Place
-from d2k.spec.finding import Status
+from d2k.spec.finding import Reason, Status
 
 
 def detect(kernel: KernelView) -> Detection:
     found = (*_moved_registers(kernel), *_launch_bounds(kernel), *_launch_options(kernel))
-    return found or Miss(detail="neither launch bounds nor warp counts nor register limits are set", certain=True)
+    if found:
+        return found
+    count = kernel.launch.num_warps
+    if count is None:
+        return Miss(detail="neither launch bounds nor warp counts nor register limits are set", certain=True)
+    detail = f"num_warps={count} whatever the shape"
+    return Miss(Reason.WRONG_PARAMETER, detail, (Evidence(_launch_place(kernel), detail),), certain=True)
 
 
 def _moved_registers(kernel: KernelView) -> tuple[Match, ...]:
@@ -31,16 +37,18 @@ def _launch_bounds(kernel: KernelView) -> tuple[Match, ...]:
 
 
 def _launch_options(kernel: KernelView) -> tuple[Match, ...]:
-    options = (("maxnreg", kernel.launch.maxnreg), ("num_warps", kernel.launch.num_warps))
     place = _launch_place(kernel)
-    found = [
-        Match((Evidence(place, f"{name}={value}"),), {"mechanism": name})
-        for name, value in options
-        if value is not None
-    ]
-    computed = kernel.launch.options.get("num_warps")
-    if kernel.launch.num_warps is None and computed is not None:
+    found: list[Match] = []
+    if kernel.launch.maxnreg is not None:
+        text = f"at most {kernel.launch.maxnreg} registers a thread"
+        found.append(Match((Evidence(place, text),), {"mechanism": "maxnreg"}))
+    counts = {one.launch.num_warps for one in kernel.kernel.variants} - {None}
+    if any(one.launch.options.get("num_warps") is not None for one in kernel.kernel.variants):
         found.append(Match((Evidence(place, "num_warps is computed for the shape"),), {"mechanism": "num_warps"}))
+    elif len(counts) > 1:
+        numbers = ", ".join(str(one) for one in sorted(one for one in counts if one is not None))
+        text = f"num_warps is one of {numbers} by configuration"
+        found.append(Match((Evidence(place, text),), {"mechanism": "num_warps"}))
     return tuple(found)
 
 
@@ -95,11 +103,11 @@ EXAMPLES = (
         {"mechanism": "maxnreg"},
     ),
     Example(
-        "warp count at the launch",
+        "one warp count whatever the shape",
         "triton",
         TRITON.replace("DECORATOR", "").replace("ARGUMENTS", ", BLOCK=1024, num_warps=8"),
-        Status.PRESENT,
-        {"mechanism": "num_warps"},
+        Status.ABSENT,
+        trap="a parameter that never varies",
     ),
     Example(
         "nothing set",
