@@ -52,6 +52,9 @@ class Decorator:
     apply: Callable[[object], object]
 
 
+AUTOTUNE = "triton.autotune"
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     owner: object
@@ -342,10 +345,14 @@ class Interp:
         return value if isinstance(value, (KernelDef, Func)) else func
 
     def _tunes(self, node: ast.Call, env: Mapping[str, object], func: Func) -> bool:
+        """`triton.autotune`, or a tuner of the program's own: whatever takes `configs` and is no other known step."""
         try:
-            return self.eval(node.func, env, func.module) == Named("triton.autotune")
+            step = self.eval(node.func, env, func.module)
         except NotConstant:
-            return False
+            step = None
+        if isinstance(step, Named) and _is_tuner(step):
+            return step == Named(AUTOTUNE)
+        return any(one.arg == "configs" for one in node.keywords)
 
     def tune(self, kernel: KernelDef) -> None:
         """Evaluates the configurations: long lists are not worth building for kernels that are only imported."""
@@ -353,10 +360,28 @@ class Interp:
         for node, env, module in pending:
             kernel.configs = kernel.configs or ()
             with suppress(NotConstant):
-                step = self.eval(node, env, module)
-                made = self.call(step, (kernel,), {}, module)
-                if isinstance(made, KernelDef):
-                    kernel.configs, kernel.pruned = made.configs, made.pruned
+                if self.eval(node.func, env, module) == Named(AUTOTUNE):
+                    made = self.call(self.eval(node, env, module), (kernel,), {}, module)
+                    if isinstance(made, KernelDef):
+                        kernel.configs, kernel.pruned = made.configs, made.pruned
+            if not kernel.configs:
+                kernel.configs, kernel.pruned = self._candidates(node, env, module), True
+
+    def _candidates(self, node: ast.Call, env: Mapping[str, object], module: Module) -> tuple[Config, ...]:
+        """Configurations that a tuner is given, also where a function that is not known selects among them."""
+        given = [one.value for one in node.keywords if one.arg == "configs"] or node.args[:1]
+        while given:
+            one = given.pop()
+            with suppress(NotConstant):
+                value = self.eval(one, env, module)
+                found = (
+                    tuple(config for config in value if isinstance(config, Config)) if isinstance(value, list) else ()
+                )
+                if found:
+                    return found
+            if isinstance(one, ast.Call):
+                given.extend(one.args)
+        return ()
 
     # expressions
 
