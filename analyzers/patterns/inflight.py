@@ -27,8 +27,7 @@ IN_A_ROW = 3
 class InFlight:
     """`count` loads of `tensor` in flight, None if the source does not say; `least` of them at any rate.
 
-    `most` is None if there is no bound. `how` says what makes them independent; `reduced` that what is loaded is
-    summed or compared, so that its latency is all that counts.
+    `most` is None if there is no bound. `how` says what makes them independent.
     """
 
     tensor: str
@@ -37,7 +36,6 @@ class InFlight:
     least: int
     most: int | None
     how: str
-    reduced: bool
 
 
 def in_flight(kernel: KernelView) -> Iterator[InFlight]:
@@ -61,21 +59,13 @@ def in_flight(kernel: KernelView) -> Iterator[InFlight]:
             together = together[:1]
         repeated, how = _repetitions(kernel, loop, together)
         least, most = _vectors(kernel, together[0])
-        reduced = _is_reduced(kernel, together[0])
         if repeated is None:
-            yield InFlight(tensor, together, None, 1, None, how, reduced)
+            yield InFlight(tensor, together, None, 1, None, how)
             continue
         times = repeated * len(together)
         exact = least * times if most == least else None
         words = how or (f"{len(together)} loads in a row" if len(together) > 1 else "the tile")
-        yield InFlight(tensor, together, exact, least * times, None if most is None else most * times, words, reduced)
-
-
-def _is_reduced(kernel: KernelView, load: int) -> bool:
-    data = flow(kernel)
-    made = data.forward((load,), lambda op: op.kind is not Kind.MMA)
-    carried = {one.next for loop in kernel.body.loops for one in loop.carried}
-    return any(kernel.op(at).kind in (Kind.REDUCE, Kind.SCAN) or at in carried for at in made)
+        yield InFlight(tensor, together, exact, least * times, None if most is None else most * times, words)
 
 
 def _together(kernel: KernelView, loads: list[int]) -> tuple[int, ...]:

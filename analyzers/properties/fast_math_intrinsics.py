@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.activation import sigmoids
+from d2k.analyzers.patterns.build_options import build_option
 from d2k.analyzers.patterns.languages import is_triton
 from d2k.analyzers.patterns.mentions import mentioned
 from d2k.spec.facts import Kind
@@ -27,15 +28,14 @@ FUNCTIONS = {
     "div": "rcp",
 }
 OF_TRITON = frozenset({"exp", "exp2", "rsqrt", "sigmoid"})
-OF_ANY = frozenset({"exp2", "rsqrt"})
-"""Functions that every build evaluates by the hardware's approximation."""
+"""Functions that Triton evaluates by the hardware's approximation; CUDA does only where it is asked to."""
 
 FLAG = "use_fast_math"
 NAMES = ("__expf", "__logf", "__fdividef", "tanh.approx", "ex2.approx", "rcp.approx", "fast_expf", "fast_dividef")
 
 
 def detect(kernel: KernelView) -> Detection:
-    relaxed = kernel.kernel.language == "cuda" and _asked_for_relaxed(kernel)
+    relaxed = kernel.kernel.language == "cuda" and build_option(kernel.program, FLAG) is not None
     found = {value: word for value in kernel.values(Kind.ELEMENTWISE) if (word := _word(kernel, value, relaxed))}
     if all(_is_plain_quotient(kernel, value) for value in found):
         return _miss(kernel)
@@ -52,8 +52,8 @@ def _word(kernel: KernelView, value: int, relaxed: bool) -> str:
     word = FUNCTIONS.get(op.name, "")
     if not word or op.dtype == "f64" or not kernel.users(value):
         return ""
-    own = OF_TRITON if is_triton(kernel) else OF_ANY
-    if op.attrs.get("fast") or op.name in own or relaxed or _is_plain_quotient(kernel, value):
+    own = is_triton(kernel) and op.name in OF_TRITON
+    if op.attrs.get("fast") or own or relaxed or _is_plain_quotient(kernel, value):
         return word
     return ""
 
@@ -73,15 +73,6 @@ def _is_plain_quotient(kernel: KernelView, value: int) -> bool:
 def _exponential_behind(kernel: KernelView, sigmoid: int, found: dict[int, str]) -> bool:
     arithmetic = kernel.walk(sigmoid, lambda op: op.kind in (Kind.ELEMENTWISE, Kind.CAST) and op.name != "exp")
     return any(found.get(at) == "exp" for at in arithmetic)
-
-
-def _asked_for_relaxed(kernel: KernelView) -> bool:
-    """Host code hands the compiler a flag that makes every function an approximation."""
-    return any(
-        FLAG in str(host.op(value).attrs.get("value", ""))
-        for host in kernel.program.hosts.values()
-        for value in host.values(Kind.CONST)
-    )
 
 
 def _first_of_each(kernel: KernelView, found: dict[int, str]) -> Iterator[tuple[int, str]]:
@@ -133,12 +124,31 @@ void run(const float* x, float* y, int n) { gate<<<(n + 255) / 256, 256>>>(x, y,
 """
 
 
+EXTENSION = """
+from torch.utils.cpp_extension import load_inline
+
+SOURCE = r'''
+#include <torch/extension.h>
+KERNEL
+void launch(torch::Tensor x, torch::Tensor y) { run(x.data_ptr<float>(), y.data_ptr<float>(), x.numel()); }
+'''
+module = load_inline("gate", "void launch(torch::Tensor x, torch::Tensor y);", SOURCE, functions=["launch"], FLAGS)
+
+def run(x, y):
+    module.launch(x, y)
+"""
+
+
 def _triton(function: str) -> str:
     return TRITON.replace("FUNCTION", function)
 
 
 def _cuda(function: str) -> str:
     return CUDA.replace("FUNCTION", function)
+
+
+def _extension(flags: str) -> str:
+    return EXTENSION.replace("KERNEL", _cuda("v / (1.f + expf(-v))")).replace("FLAGS", flags)
 
 
 EXAMPLES = (
@@ -178,6 +188,20 @@ EXAMPLES = (
         _triton("x * 0.5").replace("mask=i < n)\n\n", "mask=i < n)  # tanh.approx.f32\n\n"),
         Status.ABSENT,
         trap="comment",
+    ),
+    Example(
+        "compiled with relaxed functions",
+        "triton",
+        _extension('extra_cuda_cflags=["--use_fast_math"]'),
+        Status.PRESENT,
+        {"fn": ("exp", "rcp", "sigmoid")},
+    ),
+    Example(
+        "compiled with accurate functions",
+        "triton",
+        _extension('extra_cuda_cflags=["-O3"]'),
+        Status.ABSENT,
+        trap="look-alike: expf without a compiler flag is accurate library code",
     ),
     Example(
         "fast exponential and reciprocal",

@@ -1,6 +1,6 @@
 """Hardware float conversion: values become narrow floats by the hardware's packed, saturating converts, which in Triton
 every conversion to such a type is. Bit arithmetic, table lookup and conversions from integers are not; nor is the usual
-rounding of results to bf16, unless two are converted by one instruction that is asked for.
+rounding of results to bf16, unless the packed instruction is written out.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def _is_hardware(kernel: KernelView, value: int, target: str) -> bool:
     source = precision(kernel, kernel.op(value).args[0])
     if source in INTEGERS or source == target:
         return False
-    return target in ALWAYS_PACKED or kernel.op(value).attrs.get("packed") == 2
+    op = kernel.op(value)
+    return target in ALWAYS_PACKED or (op.attrs.get("packed") == 2 and "instruction" in op.attrs)
 
 
 def _limit(kernel: KernelView, value: int) -> float | None:
@@ -167,11 +168,22 @@ EXAMPLES = (
     ),
     Example("pair convert", "cuda", CUDA.replace("CODE", FP8X2), Status.PRESENT, {"format": "e4m3x2"}),
     Example(
-        "packed bf16",
+        "packed bf16 in inline PTX",
         "cuda",
-        CUDA.replace("CODE", "reinterpret_cast<__nv_bfloat162*>(q)[i] = __floats2bfloat162_rn(v.x, v.y);"),
+        CUDA.replace(
+            "CODE",
+            'uint32_t both;\n    asm("cvt.rn.satfinite.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(v.y), "f"(v.x));\n'
+            "    q[i] = both;",
+        ),
         Status.PRESENT,
         {"format": "bf16x2"},
+    ),
+    Example(
+        "results rounded to bf16",
+        "cuda",
+        CUDA.replace("CODE", "reinterpret_cast<__nv_bfloat162*>(q)[i] = __floats2bfloat162_rn(v.x, v.y);"),
+        Status.ABSENT,
+        trap="look-alike: the usual rounding of results",
     ),
     Example(
         "bit arithmetic",

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
+from d2k.analyzers.patterns.build_options import build_option
 from d2k.spec.facts import Kind, Place
 from d2k.spec.finding import Reason, Status
 
+REGISTER_LIMIT = "maxrregcount"
+
 
 def detect(kernel: KernelView) -> Detection:
-    found = (*_moved_registers(kernel), *_launch_bounds(kernel), *_launch_options(kernel))
+    found = (*_moved_registers(kernel), *_launch_bounds(kernel), *_launch_options(kernel), *_build_options(kernel))
     if found:
         return found
     count = kernel.launch.num_warps
@@ -52,6 +55,11 @@ def _launch_options(kernel: KernelView) -> tuple[Match, ...]:
     return tuple(found)
 
 
+def _build_options(kernel: KernelView) -> tuple[Match, ...]:
+    place = build_option(kernel.program, REGISTER_LIMIT) if kernel.kernel.language == "cuda" else None
+    return () if place is None else (Match((Evidence(place, REGISTER_LIMIT),), {"mechanism": "maxnreg"}),)
+
+
 def _launch_place(kernel: KernelView) -> Place:
     sites = kernel.launch_sites()
     return sites[0][0].op(sites[0][1]).place if sites else kernel.kernel.place
@@ -78,6 +86,20 @@ __global__ void BOUNDS scale(const float* x, float* y, int n) {
   if (i < n) y[i] = 2.f * x[i];
 }
 void run(const float* x, float* y, int n) { scale<<<n / 256, 256>>>(x, y, n); }
+"""
+
+EXTENSION = f"""
+from torch.utils.cpp_extension import load_inline
+
+SOURCE = r'''
+#include <torch/extension.h>
+{CUDA.replace("BOUNDS", "")}
+void launch(torch::Tensor x, torch::Tensor y) {{ run(x.data_ptr<float>(), y.data_ptr<float>(), x.numel()); }}
+'''
+module = load_inline("scale", "void launch(torch::Tensor x, torch::Tensor y);", SOURCE, functions=["launch"], FLAGS)
+
+def run(x, y):
+    module.launch(x, y)
 """
 
 EXAMPLES = (
@@ -122,6 +144,20 @@ EXAMPLES = (
         CUDA.replace("BOUNDS", "__launch_bounds__(256, 4)"),
         Status.PRESENT,
         {"mechanism": "launch_bounds"},
+    ),
+    Example(
+        "register limit of the build",
+        "triton",
+        EXTENSION.replace("FLAGS", 'extra_cuda_cflags=["-maxrregcount=64"]'),
+        Status.PRESENT,
+        {"mechanism": "maxnreg"},
+    ),
+    Example(
+        "build without a register limit",
+        "triton",
+        EXTENSION.replace("FLAGS", 'extra_cuda_cflags=["-O3"]'),
+        Status.ABSENT,
+        trap="a flag of another kind",
     ),
     Example("no launch bounds", "cuda", CUDA.replace("BOUNDS", ""), Status.ABSENT, trap="a launch has some block size"),
     Example(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from d2k.analyzers.core.detector import NEEDS_COMPILED, Detection, Evidence, Example, Match, Miss, Undecided
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.inflight import InFlight, in_flight
-from d2k.spec.facts import NONE
 from d2k.spec.finding import Reason, Status
 
 SEVERAL = 2
@@ -19,7 +18,7 @@ def detect(kernel: KernelView) -> Detection:
     sure = [one for one in found if one.least >= SEVERAL]
     if sure:
         return (_match(kernel, max(sure, key=lambda one: one.least)),)
-    unsure = next((one for one in found if _is_open(kernel, one)), None)
+    unsure = next((one for one in found if one.most is None or one.most >= SEVERAL), None)
     if unsure is not None:
         detail = f"{NEEDS_COMPILED}: how many loads of {unsure.tensor} a thread needs is not known here"
         return Undecided(detail, _evidence(kernel, unsure))
@@ -28,23 +27,9 @@ def detect(kernel: KernelView) -> Detection:
         place = (Evidence(kernel.loop(unrolled).place, "an unrolled loop"),)
         return Miss(Reason.NOT_LOAD_BEARING, "no tensor is loaded ahead in the unrolled loop", place)
     if found:
-        several = found[0].most is None or found[0].most >= SEVERAL
-        detail = (
-            f"a tile of {found[0].tensor} is loaded at once; how many loads that takes is left to its size"
-            if several
-            else f"a thread has one load of {found[0].tensor} in flight"
-        )
+        detail = f"a thread has one load of {found[0].tensor} in flight"
         return Miss(Reason.WRONG_PARAMETER, detail, _evidence(kernel, found[0]))
     return Miss(detail="no thread loads a tensor by itself")
-
-
-def _is_open(kernel: KernelView, one: InFlight) -> bool:
-    """The element type decides, or the tile that a loop reduces step by step has a size that only the launch knows."""
-    if not one.reduced:
-        return False
-    if one.most is None:
-        return kernel.op(one.loads[0]).loop != NONE
-    return one.most >= SEVERAL
 
 
 def _match(kernel: KernelView, one: InFlight) -> Match:
