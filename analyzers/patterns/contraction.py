@@ -28,6 +28,8 @@ class Contraction:
     sums: frozenset[int]
     fetches: tuple[int, ...]
     matrix: bool
+    score: bool = False
+    """A sum of products without a matrix instruction that an exponential is taken of."""
 
 
 @memo
@@ -107,15 +109,15 @@ def _dot_products(view: BodyView) -> Iterator[Contraction]:
         )
         if len(sums) == 1 and view.op(value).name != "fma":
             continue
-        results = frozenset(data.spread(sums, lambda at, user: not _is_nonlinear(view.op(user))))
+        score = any(_is_exponential(view.op(at)) for at in data.forward(sums))
+        results = frozenset(data.spread(sums, lambda at, user: view.op(user).kind is not Kind.REDUCE))
         stored = [store for store in data.outputs() if store in results]
         if stored and not any(_moving(view, (store,)) & shared for store in stored):
-            yield Contraction(value, sums, (*a, *b), matrix=False)
+            yield Contraction(value, sums, (*a, *b), matrix=False, score=score)
 
 
-def _is_nonlinear(op: Op) -> bool:
-    """Another reduction, or an exponential: what was summed is a score, not a result."""
-    return op.kind is Kind.REDUCE or (op.kind is Kind.ELEMENTWISE and op.name in ("exp", "exp2"))
+def _is_exponential(op: Op) -> bool:
+    return op.kind is Kind.ELEMENTWISE and op.name in ("exp", "exp2")
 
 
 def _linear(op: Op) -> bool:

@@ -13,7 +13,7 @@ from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.hosts import launches, short
 from d2k.analyzers.patterns.loops import index_cone, movers, walked, where
 from d2k.analyzers.patterns.numbering import numbering
-from d2k.analyzers.patterns.skipping import follows_tile, touching_tiles
+from d2k.analyzers.patterns.skipping import follows_tile, tiled_offsets, touching_tiles
 from d2k.analyzers.patterns.tiles import tile_numbers
 from d2k.spec.facts import NONE, Kind, Op
 
@@ -263,11 +263,32 @@ def _summed_by_host(kernel: KernelView) -> Iterator[Split]:
         for reduced in data.back((op.args[1],), lambda inner: inner.kind is not Kind.LOAD):
             inner = kernel.op(reduced)
             if (inner.kind is Kind.REDUCE and inner.name in ("sum", "max", "min")) or inner.kind is Kind.MMA:
-                fetched = data.fetches(reduced)
-                theirs = {n for one in fetched for place in where(kernel, one) for n in _tiles(kernel, place)}
+                theirs = _cut(kernel, reduced)
                 for tile in sorted(own & theirs):
                     yield Split(tile, NONE, store, _parts(kernel, tile, NONE), "stores the sum of its part")
                     return
+
+
+def _cut(kernel: KernelView, reduced: int) -> frozenset[int]:
+    """Tile numbers that cut the axis which is reduced: its elements lie beside those of the next block."""
+    op = kernel.op(reduced)
+    shape = kernel.op(op.args[0]).shape
+    if not shape:
+        return frozenset()
+    axis = op.attrs.get("axis") if op.kind is Kind.REDUCE else -1
+    numbers = numbering(kernel)
+    extents = [numbers.index(dim) for dim in ((shape[axis],) if isinstance(axis, int) else shape)]
+    return frozenset(
+        number
+        for fetch in flow(kernel).fetches(reduced)
+        for place in where(kernel, fetch)
+        if place != NONE
+        for offset, extent in tiled_offsets(kernel, place)
+        if extent in extents
+        for monomial in offset
+        for factor in monomial
+        for number in _tiles(kernel, numbers.example(factor))
+    )
 
 
 def _keeps_elements(op: Op) -> bool:

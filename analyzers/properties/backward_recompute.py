@@ -12,7 +12,7 @@ from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Mis
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.addresses import indices, memory_of
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.gradients import is_saved, jacobians, less_onehot, probabilities
+from d2k.analyzers.patterns.gradients import Probabilities, is_saved, jacobians, less_onehot, probabilities
 from d2k.analyzers.patterns.numbering import numbering
 from d2k.analyzers.patterns.statistics import Statistic, statistics
 from d2k.analyzers.patterns.tiles import differs_within
@@ -40,7 +40,12 @@ def detect(kernel: KernelView) -> Detection:
 
 def _probabilities(kernel: KernelView) -> Iterator[_Rebuilt]:
     for one in probabilities(kernel):
-        if not one.scores or not is_saved(kernel, one.offset):
+        if not is_saved(kernel, one.offset):
+            continue
+        if not one.scores:
+            if _is_graded(kernel, one):
+                yield _Rebuilt("probs", "lse", one.value, "exp(logit - saved log-sum-exp), less one-hot or weighted")
+                return
             continue
         gradient = next(iter(jacobians(kernel, one)), None)
         if gradient is not None:
@@ -52,6 +57,23 @@ def _probabilities(kernel: KernelView) -> Iterator[_Rebuilt]:
             yield _Rebuilt("logits", "lse", one.scores[0], "logits multiplied again")
             yield _Rebuilt("probs", "lse", one.value, "exp(logit - saved log-sum-exp)")
             return
+
+
+def _is_graded(kernel: KernelView, one: Probabilities) -> bool:
+    """Probabilities of fetched logits become a gradient: less one-hot, or times the gradient of the row's loss."""
+    if next(iter(less_onehot(kernel, one)), None) is not None:
+        return True
+    data = flow(kernel)
+    stored = frozenset(data.back(data.outputs(), _pointwise))
+    made = frozenset(data.forward((one.value,), _pointwise))
+    weights = {
+        kernel.strip(arg)
+        for at in made & stored
+        if kernel.op(at).kind is Kind.ELEMENTWISE and kernel.op(at).name == "mul"
+        for arg in kernel.op(at).args
+        if arg not in made and _is_row_scalar(kernel, arg)
+    }
+    return bool(weights - set(data.back((one.offset,), _pointwise)))
 
 
 def _rows(kernel: KernelView) -> Iterator[_Rebuilt]:

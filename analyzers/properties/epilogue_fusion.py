@@ -44,6 +44,8 @@ def detect(kernel: KernelView) -> Detection:
     done: list[tuple[Contraction, tuple[_Work, ...]]] = []
     bare = NONE
     for one in contractions(kernel):
+        if one.score:
+            continue
         after = epilogue(kernel, one)
         work = (*_work(kernel, after), *_statistics(kernel, one))
         if any(each.word != "cast" for each in work):

@@ -13,8 +13,10 @@ from d2k.analyzers.core.view import KernelView, ProgramView
 from d2k.analyzers.patterns.carried import gatherings
 from d2k.analyzers.patterns.contraction import contractions
 from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.exponent import difference, exponentials
 from d2k.analyzers.patterns.gradients import jacobians, probabilities
 from d2k.analyzers.patterns.loops import moves, where
+from d2k.analyzers.patterns.softmax import running_softmaxes
 from d2k.analyzers.patterns.tiles import differs_within
 from d2k.spec.facts import NONE, Kind, Op
 from d2k.spec.finding import Status
@@ -34,7 +36,7 @@ def detect_program(program: ProgramView) -> Detection:
     found: dict[str, tuple[KernelView, _Kept]] = {}
     written: list[tuple[KernelView, _Kept]] = []
     for kernel in program.kernels:
-        for one in (*_scores(kernel), *_gathered(kernel)):
+        for one in (*_scores(kernel), *_log_probabilities(kernel), *_reduced(kernel), *_gathered(kernel)):
             if one.stored is None:
                 found.setdefault(one.tensor, (kernel, one))
             else:
@@ -74,6 +76,34 @@ def _scores(kernel: KernelView) -> Iterator[_Kept]:
             use = _operand_use(kernel, made)
             if use is not None:
                 yield _Kept("dS", gradient, use, _stored(kernel, gradient))
+
+
+def _log_probabilities(kernel: KernelView) -> Iterator[_Kept]:
+    """A running softmax over fetched logits that keeps numbers of the row alone."""
+    for one in running_softmaxes(kernel):
+        if one.sums and not one.accumulators and one.weights:
+            stored = _stored(kernel, one.weights[0])
+            yield _Kept("log_probs", one.weights[0], one.sums[0].product, stored)
+
+
+def _reduced(kernel: KernelView) -> Iterator[_Kept]:
+    """A product that is only reduced: its elements are never stored."""
+    data = flow(kernel)
+    for product in contractions(kernel):
+        if not product.matrix or _stored(kernel, product.value) is not None:
+            continue
+        made = frozenset(data.forward(product.sums, _pointwise))
+        reduced = [user for at in made for user in kernel.users(at) if kernel.op(user).kind is Kind.REDUCE]
+        leaves = any(set(kernel.op(at).args[:2]) & made for at in kernel.values(Kind.MMA)) or made & set(data.outputs())
+        if reduced and not leaves and not _is_state(kernel):
+            yield _Kept("product", product.value, reduced[0], None)
+
+
+def _is_state(kernel: KernelView) -> bool:
+    """Exponentials of differences weigh the product: a part of a recurrence, whose states are buffers of their own."""
+    return any(
+        one.plus and one.minus for one in (difference(kernel, kernel.op(at).args[0]) for at in exponentials(kernel))
+    )
 
 
 def _pointwise(op: Op) -> bool:

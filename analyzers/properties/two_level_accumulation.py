@@ -30,7 +30,7 @@ class _Folded:
 
 
 def detect(kernel: KernelView) -> Detection:
-    for product in contractions(kernel):
+    for product in (one for one in contractions(kernel) if not one.score):
         for one in _folded(kernel, product):
             return (_match(kernel, one),)
     if not contractions(kernel):
@@ -43,6 +43,8 @@ def _folded(kernel: KernelView, product: Contraction) -> Iterator[_Folded]:
     data = flow(kernel)
     for loop in kernel.loops_of(product.value):
         partial = _partial(kernel, product.value, loop)
+        if not product.matrix and not any(_gathers(kernel.op(at)) for at in partial):
+            continue  # single products are scaled, no sum of them
         carried = tuple(cells(kernel, loop))
         for scaled in sorted(data.forward(partial, _multiplied)):
             op = kernel.op(scaled)
@@ -66,11 +68,17 @@ def _partial(kernel: KernelView, product: int, loop: int) -> frozenset[int]:
         op = kernel.op(user)
         if op.kind is Kind.MMA:
             return value in op.args[2:3]
+        if op.kind is Kind.REDUCE:
+            return op.name == "sum"
         if op.kind is Kind.ELEMENTWISE and op.name in ("add", "fma"):
             return op.loop != loop and loop in kernel.loops_of(user)
         return op.kind in (Kind.CAST, Kind.SHAPE, Kind.ITEM, Kind.PHI)
 
     return frozenset(flow(kernel).spread((product,), accepts))
+
+
+def _gathers(op: Op) -> bool:
+    return op.kind is Kind.REDUCE or (op.kind is Kind.ELEMENTWISE and op.name in ("add", "fma"))
 
 
 def _multiplied(op: Op) -> bool:
