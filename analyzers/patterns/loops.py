@@ -95,9 +95,20 @@ def _movers(view: BodyView, loop: int) -> frozenset[int]:
             continue
         path = tuple(index_cone(view, carried.next))
         # a pointer or counter advances by index arithmetic alone; an accumulator takes in data
-        if carried.phi in path and all(arithmetic(view.op(at)) or _fixed(view.op(at)) for at in path):
+        if carried.phi in path and all(
+            arithmetic(view.op(at)) or _fixed(view.op(at)) or _is_origin(view, at, loop) for at in path
+        ):
             found.add(carried.phi)
     return frozenset(found)
+
+
+def _is_origin(view: BodyView, value: int, loop: int) -> bool:
+    """A number that is read before the loop and is the same for the whole block, such as where a sequence starts."""
+    op = view.op(value)
+    if op.kind is not Kind.LOAD or loop in view.loops_of(value):
+        return False
+    own = (Kind.ARANGE, Kind.THREAD_INDEX, Kind.LANE, Kind.WARP)
+    return all(view.op(at).kind not in own for at in index_cone(view, op.args[0]))
 
 
 def _fixed(op: Op) -> bool:
@@ -184,13 +195,13 @@ def _extent(kernel: KernelView, bounds: tuple[int, ...]) -> str | None:
         for at in index_cone(kernel, bound)
         if kernel.op(at).kind is Kind.PARAM
     ]
-    for group in ([op for op in found if not op.attrs.get("constexpr")], found):
-        names = dict.fromkeys(op.name for op in group)
-        if len(names) == 1:
-            return next(iter(names))
-        if names:
-            return None
-    return None
+    names = dict.fromkeys(op.name for op in found if not op.attrs.get("constexpr"))
+    if len(names) == 1:
+        return next(iter(names))
+    # a compile-time extent stands alone; in arithmetic it may be the size of a tile
+    alone = [kernel.op(kernel.strip(bound)) for bound in bounds if bound != NONE]
+    fixed = dict.fromkeys(op.name for op in alone if op.kind is Kind.PARAM and op.attrs.get("constexpr"))
+    return next(iter(fixed)) if not names and len(fixed) == 1 else None
 
 
 def _bounds_in_masks(kernel: KernelView, loop: int) -> tuple[int, ...]:
