@@ -236,6 +236,8 @@ def builtin(name: str) -> CType | None:
     vector = VECTORS.get(name)
     if vector is not None:
         return CType(vector[0], vector[1], name=name)
+    if name[:1] == "_" and name[1:].isdigit():
+        return CType(name=name, integral=int(name[1:]))
     if "unsigned" in name or "long" in name or "short" in name or "int" in name.split():
         words = re.sub(r"\b(?:const|volatile|int|signed|register)\b", " ", name).split()
         plain = " ".join(sorted(words, key=lambda w: w != "unsigned")) or "int"

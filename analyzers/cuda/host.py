@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from d2k.analyzers.cuda.collectives import RUNS, Collective, collective, is_adapter
 from d2k.analyzers.cuda.core import Context
 from d2k.analyzers.cuda.cpp_types import CType
 from d2k.analyzers.cuda.library import Library
@@ -26,7 +27,7 @@ from d2k.analyzers.cuda.values import (
     Tuple,
     Val,
 )
-from d2k.spec.facts import NONE, AttrValue, Constant, Kind
+from d2k.spec.facts import NONE, AttrValue, Constant, Kind, Place
 from d2k.spec.facts import Launch as LaunchOptions
 
 _ATTRIBUTES = {
@@ -105,6 +106,8 @@ class HostLowerer(Lowerer):
         """Members that were set of objects of classes that were not given, by their text."""
         self.sources: dict[str, str] = {}
         """The variable that such a member was set to."""
+        self.collectives: list[tuple[Collective, int, Place]] = []
+        """GEMMs that CUTLASS adapters run, with the operation and the place that launches each."""
 
     # launches
 
@@ -182,6 +185,26 @@ class HostLowerer(Lowerer):
         ref = self._overload(function, args) or function.refs[0]
         bound = self._bind_function(ref, args, function)
         return {name: self.export(thing) for name, thing in bound.items()}
+
+    # CUTLASS device adapters
+
+    def call(self, callee: Thing, args: list[Thing], node: Call) -> Thing:
+        if isinstance(callee, (SlotRef, Val)):
+            type_ = self.static_type(callee)
+            if is_adapter(type_):
+                return self._run_adapter(type_, [self.val(callee).id])
+        return super().call(callee, args, node)
+
+    def _run_adapter(self, type_: CType, values: list[int]) -> Thing:
+        """A GEMM that a device adapter launches."""
+        found = collective(type_, self.known)
+        if found is None:
+            name = type_.name.replace("::", ".")
+            return Val(self.emit(Kind.HOST_CALL, f"{name}.run", values, {}, None, None))
+        attrs: dict[str, AttrValue] = {"grid": 0, "params": ("arguments",), "library": "cutlass"}
+        index = self.emit(Kind.LAUNCH, found.name, values, attrs, None, None)
+        self.collectives.append((found, index, self.place()))
+        return Val(self.const(0))
 
     # tensor maps
 
@@ -377,6 +400,10 @@ class HostLowerer(Lowerer):
         return node.name if isinstance(node, Name) else "?"
 
     def method_call(self, method: Method, args: list[Thing], node: Call) -> Thing:
+        if method.name in RUNS:
+            adapter = self.static_type(method.base)
+            if is_adapter(adapter):
+                return self._run_adapter(adapter, [self.val(method.base).id])
         attribute = _ATTRIBUTES.get(method.name)
         if attribute is not None and not isinstance(method.base, (Functions, External, Closure)):
             base = self.val(method.base)

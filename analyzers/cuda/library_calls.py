@@ -27,6 +27,7 @@ from d2k.analyzers.cuda.values import (
 )
 from d2k.spec.facts import NONE, AttrValue, Kind
 
+COLLECTIVE_MMA = "d2k_collective_mma"
 VOID = Val(NONE, CType(name="void"))
 
 _FUNCTORS = {
@@ -74,12 +75,16 @@ _LIMITS = {
 
 class LibraryCalls(Calls):
     library: Library
+    collective_attrs: Mapping[str, AttrValue] | None = None
+    """In the kernel of a CUTLASS collective: attributes of its matrix instruction."""
 
     def known_library(self, name: str) -> bool:
         return False
 
     def library_call(self, name: str, targs: tuple[Thing, ...], args: list[Thing], node: Call) -> Thing:
         last = name.rsplit("::", 1)[-1]
+        if last == COLLECTIVE_MMA and self.collective_attrs is not None and len(args) == 3:
+            return self._collective_mma(self.collective_attrs, args)
         if last.startswith("make_"):
             made = self._make(last, args)
             if made is not None:
@@ -96,10 +101,20 @@ class LibraryCalls(Calls):
                 return held.items[number]
         if last in ("make_tuple", "tie", "make_pair", "forward_as_tuple"):
             return Tuple(tuple(arg if last == "tie" else self.read(arg) for arg in args))
-        if targs and not args:
+        if not args and (targs or last[:1].isupper()):
             # `plus<float>()`: an object of a class that was not given
             return self.external_object(CType(name=name, args=targs), args)
         return self.opaque_call(name, args, node)
+
+    def _collective_mma(self, attrs: Mapping[str, AttrValue], args: list[Thing]) -> Thing:
+        """The matrix instruction of a CUTLASS collective on one stage's tiles."""
+        target, a, b = args
+        acc = self.val(target)
+        dtype = str(attrs.get("acc_dtype", "f32"))
+        index = self.emit(Kind.MMA, "mma", (self.val(a).id, self.val(b).id, acc.id), attrs, dtype, None)
+        if attrs.get("instr") != "tcgen05":
+            self.write(target, Val(index, acc.type))
+        return VOID
 
     def _make(self, name: str, args: list[Thing]) -> Thing | None:
         """`make_float4(…)` and the like."""
@@ -323,6 +338,8 @@ class LibraryCalls(Calls):
             self.write(args[0], second)
             self.write(args[1], first)
             return VOID
+        if access == "memset":
+            return self._fill(args[:2])
         if access == "memcpy":
             return self._memcpy(args)
         if access == "passive":

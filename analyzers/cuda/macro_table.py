@@ -96,6 +96,15 @@ DECLARATION_FOLLOWS = re.compile(
     r"|virtual|__device__|__host__|__global__|__forceinline__|uint\d+_t|int\d+_t|size_t|half|half2|float[1-4]|cudaError_t)\b"
 )
 
+_GRID_STRIDE = " i = blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += blockDim.x * gridDim.x)"
+FUNCTION_MACROS = (
+    f"CUDA_KERNEL_LOOP(i, n) for (int{_GRID_STRIDE}",
+    f"CUDA_1D_KERNEL_LOOP(i, n) for (int{_GRID_STRIDE}",
+    f"CUDA_KERNEL_LOOP_TYPE(i, n, type) for (type{_GRID_STRIDE}",
+    f"CUDA_1D_KERNEL_LOOP_T(i, n, type) for (type{_GRID_STRIDE}",
+)
+"""Loops that many projects take from a header, each with its meaning."""
+
 FALSE_MACROS = frozenset(
     {
         "USE_ROCM",

@@ -122,6 +122,8 @@ class _Preparer:
         self.length = 0
         self.predefined = table.predefined(target)
         self.macros: dict[str, Macro] = {name: Macro(name, None, value) for name, value in self.predefined.items()}
+        for line in table.FUNCTION_MACROS:
+            self._define(line)
         self.macros.update(macros)
         self.undefined: set[str] = set()
         self.branches: list[tuple[bool | None, str]] = []

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from d2k.analyzers.cuda.builder import TooLarge
+from d2k.analyzers.cuda.collectives import Collective
+from d2k.analyzers.cuda.collectives import source as collective_source
 from d2k.analyzers.cuda.core import Context
+from d2k.analyzers.cuda.cpp_types import CType
 from d2k.analyzers.cuda.frames import Frame
 from d2k.analyzers.cuda.host import HostLowerer, LaunchSite
 from d2k.analyzers.cuda.includes import load_units
@@ -143,6 +146,8 @@ class _Reader:
         launched_somewhere = any(site.kernel is not None for host in hosts for site in host.lowerer.sites)
         for ref in kernels:
             self._kernel(ref, sites.get(ref.key, []), launched_somewhere)
+        for host in hosts:
+            self._collectives(host)
         self._problems(kernels)
         self._mentions(kernels)
         functions = tuple(
@@ -359,6 +364,42 @@ class _Reader:
         params = self._params(function, None)
         self.found.kernels.append(Kernel(function.name, place, "cuda", params, reach, tuple(variants), attrs))
 
+    def _collectives(self, host: _Host) -> None:
+        """The kernels that CUTLASS adapters of a host function build, each once."""
+        groups: dict[Collective, list[tuple[int, Place]]] = {}
+        for one, value, place in host.lowerer.collectives:
+            groups.setdefault(one, []).append((value, place))
+        for one, sites in groups.items():
+            text = collective_source(one)
+            place = sites[0][1]
+            unit = Unit(self.path, text, self.target, {}, (place.line,) * (text.count("\n") + 2))
+            index = Index()
+            index.add(unit)
+            ref = next(FunctionRef(f, unit) for f in unit.items.functions if "global" in f.words)
+            bound = collective_arguments(one)
+            constants = _constants(bound)
+            lowerer = Lowerer(Context(index, self.target), constants, False, self.library)
+            lowerer.collective_attrs = one.matrix_attrs()
+            stopped = self._run(lowerer, ref, bound)
+            cluster = tuple(size for size in one.cluster if size is not None)
+            launch = Launch(
+                threads={"sm90": 384, "sm100": 256}.get(one.family),
+                cluster=cluster if len(cluster) == len(one.cluster) and cluster else None,
+            )
+            attrs: dict[str, AttrValue] = {"library": "cutlass", "collective": one.family, "schedule": one.schedule}
+            if one.scheduler:
+                attrs["scheduler"] = one.scheduler
+            if stopped:
+                attrs["incomplete"] = True
+            numbers = tuple((host.name, host.lowerer.b.renumbered[value]) for value, _ in sites)
+            variant = Variant("", constants, launch, lowerer.b.body(), "template", numbers)
+            reach = Reach.LAUNCHED if host.reachable else Reach.DEAD
+            name = f"{one.name}@{place.line}" if one.name in self.host_names else one.name
+            self.host_names.add(one.name)
+            self.found.kernels.append(
+                Kernel(name, place, "cuda", self._params(ref.function, None), reach, (variant,), attrs)
+            )
+
     def _reach(self, ref: FunctionRef, live: list[_Site], sites: list[_Site], launched_somewhere: bool) -> Reach:
         if live:
             return Reach.LAUNCHED
@@ -535,3 +576,14 @@ def _overlap(spans: list[tuple[int, int]], start: int, end: int) -> int:
 
 def _constant_of(lowerer: Lowerer, node: Node) -> int | None:
     return lowerer.known_int(lowerer.val(lowerer.expression(node)).id)
+
+
+def collective_arguments(one: Collective) -> dict[str, Portable]:
+    """Template arguments of the kernel that a collective lowers to."""
+    found: dict[str, Portable] = {}
+    for name, dtype in (("TA", one.a), ("TB", one.b), ("TC", one.c), ("TD", one.d)):
+        if dtype is not None:
+            found[name] = Portable(dtype, type=CType(dtype, name=dtype))
+    if one.stages is not None:
+        found["STAGES"] = Portable(str(one.stages), one.stages)
+    return found

@@ -109,7 +109,8 @@ class Types(Core):
             if not using.tparams and _within(where, scope):
                 return self._in_file(unit, where, self.resolve, using.type)
         for ref in index.classes.get(name, ()):
-            if _within(ref.cls.scope, scope) and not ref.cls.specialised and not ref.cls.tparams:
+            plain = all(param.default is not None or param.pack for param in ref.cls.tparams)
+            if _within(ref.cls.scope, scope) and not ref.cls.specialised and plain:
                 instance = self.instantiate(ref, ())
                 return CType(name=name, instance=instance) if instance is not None else None
         return None
@@ -296,7 +297,8 @@ class Types(Core):
             known = builtin(name.name)
             if known is not None and name.targs is None:
                 return known
-        return CType(name=name.dotted, atoms=owner.atoms)
+        # a member of a class that was not given keeps what that class was made from
+        return CType(name=name.dotted, atoms=owner.atoms, args=owner.args)
 
     def _is_namespace(self, scope: Name) -> bool:
         """Whether a scope is a namespace and no class: nothing of that name is a type here."""
