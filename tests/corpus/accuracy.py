@@ -18,9 +18,12 @@ from functools import cache
 from math import sqrt
 from pathlib import Path
 
+import msgspec
+
 from d2k.analyzers.analyze import Options, read
 from d2k.analyzers.core.view import ProgramView
 from d2k.analyzers.engine import findings
+from d2k.spec.facts import Kernel, Program
 from d2k.spec.finding import Finding, Status
 
 HERE = Path(__file__).parent
@@ -67,10 +70,32 @@ def _label(record: dict[str, object]) -> Label:
 
 
 @cache
-def analysed(package: str, path: str) -> tuple[Finding, ...]:
+def program(package: str, path: str) -> Program:
     file = CORPUS / package / path
-    text = file.read_text(errors="replace").replace("\r\n", "\n")
-    return findings(ProgramView(read(str(file), text, Options()), "sm_100a"))
+    return read(str(file), file.read_text(errors="replace").replace("\r\n", "\n"), Options())
+
+
+@cache
+def analysed(package: str, path: str, kernel: str) -> tuple[Finding, ...]:
+    """The findings on a file, or on that part of it which serves `kernel`: a file of a library is many programs."""
+    whole = program(package, path)
+    return findings(ProgramView(_part(whole, kernel), "sm_100a"))
+
+
+def _part(whole: Program, kernel: str) -> Program:
+    """The host functions that launch `kernel` with all that they launch; the whole file if nobody does."""
+    hosts = _launchers(one for one in whole.kernels if one.name == kernel)
+    if not hosts:
+        return whole
+    return msgspec.structs.replace(
+        whole,
+        kernels=tuple(one for one in whole.kernels if hosts & _launchers((one,))),
+        functions=tuple(one for one in whole.functions if one.name in hosts),
+    )
+
+
+def _launchers(kernels: Iterable[Kernel]) -> frozenset[str]:
+    return frozenset(host for one in kernels for variant in one.variants for host, _ in variant.sites)
 
 
 def status(finding: Finding, kernel: str) -> Status:
@@ -85,7 +110,7 @@ def status(finding: Finding, kernel: str) -> Status:
 
 def cases(found: Iterable[Label]) -> Iterator[Case]:
     for label in found:
-        for finding in analysed(label.package, label.path):
+        for finding in analysed(label.package, label.path, label.kernel):
             wanted = label.verdicts.get(finding.id)
             if wanted is not None:
                 yield Case(label, finding.id, wanted, status(finding, label.kernel))
