@@ -145,8 +145,14 @@ def walked(view: BodyView, loop: int) -> tuple[int, ...]:
 
 
 def fetch_moves(view: BodyView, fetch: int, loop: int) -> bool:
-    """The place that a fetch reads changes as `loop` goes on."""
-    return any(arg != NONE and moves(view, arg, loop) for arg in where(view, fetch))
+    """The place that a fetch reads changes as `loop` goes on, also if it is looked up at an index that moves."""
+    return any(arg != NONE and (moves(view, arg, loop) or _looked_up(view, arg, loop)) for arg in where(view, fetch))
+
+
+def _looked_up(view: BodyView, place: int, loop: int) -> bool:
+    """Some number that the place is computed from is read, in the loop, at a place that moves."""
+    reads = (at for at in index_cone(view, place) if view.op(at).kind is Kind.LOAD and loop in view.loops_of(at))
+    return any(arg != NONE and moves(view, arg, loop) for at in reads for arg in where(view, at))
 
 
 def where(view: BodyView, access: int) -> tuple[int, ...]:
