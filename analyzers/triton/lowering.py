@@ -65,6 +65,24 @@ BINARY: Mapping[type[ast.operator], str] = {
     ast.BitXor: "xor",
     ast.MatMult: "matmul",
 }
+COMPUTED = frozenset(
+    {
+        Kind.ARANGE,
+        Kind.BLOCK_INDEX,
+        Kind.CAST,
+        Kind.DESCRIPTOR,
+        Kind.ELEMENTWISE,
+        Kind.FULL,
+        Kind.GRID_SIZE,
+        Kind.LOAD,
+        Kind.MMA,
+        Kind.REDUCE,
+        Kind.SCAN,
+        Kind.SHAPE,
+    }
+)
+"""Operations whose result is a number or a tile."""
+
 COMPARE: Mapping[type[ast.cmpop], str] = {
     ast.Eq: "eq",
     ast.NotEq: "ne",
@@ -522,7 +540,7 @@ class Lowering:
             return self._contains(left, right, isinstance(op, ast.NotIn), node)
         name = COMPARE[type(op)]
         if name in ("eq", "ne"):
-            same = _same(left, right)
+            same = False if self._is_none_against_result(left, right) else _same(left, right)
             if same is not None:
                 return Literal(same is (name == "eq"))
         if isinstance(left, Literal) and isinstance(right, Literal):
@@ -530,6 +548,12 @@ class Lowering:
             if folded is not None:
                 return Literal(folded)
         return self.operation(name, (self.ref(left, node), self.ref(right, node)), node)
+
+    def _is_none_against_result(self, left: Value, right: Value) -> bool:
+        """None beside the result of an operation, which is never None; an argument or an unknown call may be."""
+        nones = [isinstance(one, Literal) and one.value is None for one in (left, right)]
+        others = [one for one, none in zip((left, right), nones, strict=True) if not none]
+        return len(others) == 1 and isinstance(others[0], int) and self.b.ops[others[0]].kind in COMPUTED
 
     def _contains(self, item: Value, container: Value, negated: bool, node: ast.Compare) -> Value:
         match container:
