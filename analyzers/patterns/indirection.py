@@ -34,7 +34,7 @@ def indirect_accesses(view: BodyView) -> Iterator[Indirect]:
     data = flow(view)
     accesses = [value for value in view.values(Kind.LOAD, Kind.COPY) if data.is_fetch(value)]
     found: list[Indirect] = []
-    origins = _offsets(view)
+    origins = segment_arrays(view)
     for access in sorted({*accesses, *data.outputs()}):
         for coordinate, place in enumerate(where(view, access)):
             if place == NONE or not any(_may_look_up(view.op(at)) for at in index_cone(view, place)):
@@ -54,7 +54,7 @@ def _array(view: BodyView, fetch: int) -> tuple[int, ...]:
     return data.memory(data.source_address(fetch))
 
 
-def _offsets(view: BodyView) -> set[tuple[int, ...]]:
+def segment_arrays(view: BodyView) -> set[tuple[int, ...]]:
     """Arrays of which two entries are subtracted: ends of segments, whose difference is a length."""
     found: set[tuple[int, ...]] = set()
     for value in view.values(Kind.ELEMENTWISE, name="sub"):

@@ -17,7 +17,7 @@ from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.exponent import EXPONENTIALS
 from d2k.analyzers.patterns.loops import walked
 from d2k.analyzers.patterns.states import states
-from d2k.spec.facts import NONE, Carried, Kind
+from d2k.spec.facts import NONE, Carried, Kind, Op
 from d2k.spec.finding import FoundValue, Reason, Status
 
 WORDS = {"f32": "fp32", "bf16": "bf16"}
@@ -33,7 +33,7 @@ class _Flow:
 def detect_program(program: ProgramView) -> Detection:
     found: dict[tuple[str, str], _Flow] = {}
     for kernel in program.kernels:
-        for one in (*_carried(kernel), *_passed(kernel)):
+        for one in (*_carried(kernel), *_decayed(kernel), *_passed(kernel)):
             found.setdefault((kernel.kernel.name, one.mode), one)
     if found:
         return tuple(_match(one) for one in found.values())
@@ -71,6 +71,47 @@ def _carried(kernel: KernelView) -> Iterator[_Flow]:
 
 def _type(kernel: KernelView, held: Carried) -> str | None:
     return kernel.op(held.phi).dtype or kernel.op(held.before).dtype
+
+
+def _decayed(kernel: KernelView) -> Iterator[_Flow]:
+    """A sum of products that a decay, read for each chunk, multiplies before the next is added: the state of a part of
+    the sequence, which is handed on when the part is over."""
+    data = flow(kernel)
+    for loop in range(len(kernel.body.loops)):
+        fetched = frozenset(walked(kernel, loop))
+        for held in kernel.loop(loop).carried if fetched and kernel.values(Kind.MMA) else ():
+            behind = tuple(data.back((held.next,), _updates))
+            update = next((at for at in behind if kernel.op(at).kind is Kind.MMA), NONE)
+            decay = next((at for at in behind if _scales(kernel, at, held, fetched)), NONE)
+            if update != NONE and decay != NONE and held.phi in behind:
+                evidence = (
+                    Evidence(kernel.place(update), "updates the state, once for each chunk"),
+                    Evidence(kernel.place(decay), "decays the state of the chunks before"),
+                )
+                dtype = _type(kernel, held) or kernel.op(update).attrs.get("acc_dtype")
+                yield _Flow("carried", dtype if isinstance(dtype, str) else None, evidence)
+
+
+def _updates(op: Op) -> bool:
+    return op.kind in (Kind.PHI, Kind.CAST, Kind.SHAPE, Kind.ITEM, Kind.MMA) or (
+        op.kind is Kind.ELEMENTWISE and op.name in ("add", "mul", "fma", "where")
+    )
+
+
+def _scales(kernel: KernelView, value: int, held: Carried, fetched: frozenset[int]) -> bool:
+    """The old state times the exponential of numbers that are read as they are, not found from scores."""
+    op = kernel.op(value)
+    if op.kind is not Kind.ELEMENTWISE or op.name not in ("mul", "fma"):
+        return False
+    data = flow(kernel)
+    for old, decay in (op.args[:2], op.args[1::-1]):
+        inner = kernel.op(kernel.strip(decay))
+        if inner.kind is Kind.ELEMENTWISE and inner.name in EXPONENTIALS and held.phi in data.back((old,), _updates):
+            behind = frozenset(data.back((kernel.strip(decay),)))
+            reduced = any(kernel.op(at).kind in (Kind.MMA, Kind.REDUCE) for at in behind)
+            if behind & fetched and not reduced:
+                return True
+    return False
 
 
 # staged

@@ -13,9 +13,10 @@ from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Mis
 from d2k.analyzers.core.view import KernelView, ProgramView
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.entry import before
+from d2k.analyzers.patterns.indirection import segment_arrays
 from d2k.analyzers.patterns.loops import LESS, index_cone, moves, where
 from d2k.analyzers.patterns.matmul import products
-from d2k.analyzers.patterns.numbering import numbering
+from d2k.analyzers.patterns.numbering import difference, numbering
 from d2k.analyzers.patterns.skipping import touching_tiles
 from d2k.analyzers.patterns.tiles import differs_within, tile_numbers
 from d2k.spec.facts import NONE, Kind
@@ -225,7 +226,10 @@ def _listed(kernel: KernelView) -> Iterator[_Lookup]:
         and not differs_within(kernel, kernel.op(value).args[0])
         and _is_tile(kernel, kernel.op(value).args[0])
     ]
+    segments = segment_arrays(kernel)
     for entry in entries:
+        if data.memory(kernel.op(entry).args[0]) in segments:
+            continue  # where a group starts is not which group it is
         if _touches(kernel, entry):
             # the tile in the group; beside it, at the same number, stands the group
             for other in entries:
@@ -233,6 +237,11 @@ def _listed(kernel: KernelView) -> Iterator[_Lookup]:
                     yield _Lookup("table", entry, other)
         elif _chooses_matrix(kernel, entry) and _is_cut_by(kernel, entry):
             yield _Lookup("table", entry, entry)
+        else:
+            # pairs of group and tile, the tile counted in whatever way
+            for other in entries:
+                if _is_next(kernel, entry, other) and _is_group(kernel, entry) and not _indexes(kernel, other):
+                    yield _Lookup("table", other, entry)
 
 
 def _touches(kernel: KernelView, entry: int) -> bool:
@@ -248,6 +257,37 @@ def _touches(kernel: KernelView, entry: int) -> bool:
                 if any(wanted == numbers.number(kernel.strip(numbers.example(factor))) for factor in factors):
                     return True
     return False
+
+
+def _is_next(kernel: KernelView, entry: int, other: int) -> bool:
+    """`other` stands right behind `entry` in memory, and the pairs of other tiles two or more apart."""
+    numbers = numbering(kernel)
+    tiles = _tiles(kernel, entry)
+    steps = {
+        abs(times)
+        for at in where(kernel, entry)
+        if at != NONE
+        for monomial, times in numbers.index(at).items()
+        if any(tiles & tile_numbers(kernel, numbers.example(factor)) for factor in monomial)
+    }
+    if not steps or min(steps) < 2:
+        return False
+    places = [[numbers.index(at) for at in where(kernel, one) if at != NONE] for one in (other, entry)]
+    if len(places[0]) != len(places[1]):
+        return False
+    return [d for a, b in zip(*places, strict=True) if (d := difference(a, b))] == [{(): 1}]
+
+
+def _indexes(kernel: KernelView, entry: int) -> bool:
+    """Neighbouring numbers that are both read at, such as the ends of a segment, are no group and tile."""
+    numbers = numbering(kernel)
+    own = numbers.number(entry)
+    return any(
+        numbers.number(at) == own
+        for value in kernel.values(Kind.LOAD)
+        if value != entry and not differs_within(kernel, kernel.op(value).args[0])
+        for at in index_cone(kernel, kernel.op(value).args[0])
+    )
 
 
 def _same_tile(kernel: KernelView, left: int, right: int) -> bool:

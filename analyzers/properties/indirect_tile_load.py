@@ -35,6 +35,8 @@ def detect(kernel: KernelView) -> Detection:
 
 
 def _is_index(kernel: KernelView, one: Indirect, every: tuple[Indirect, ...]) -> bool:
+    if kernel.op(one.access).kind is Kind.ATOMIC:
+        return False  # where something is added is no tile that is loaded
     return not (is_segment(kernel, one, every) or is_work_item(kernel, one) or _is_matrix(kernel, one))
 
 
@@ -80,7 +82,7 @@ def _is_matrix(kernel: KernelView, one: Indirect) -> bool:
 
 def _kind(kernel: KernelView, one: Indirect, others: list[Indirect]) -> str:
     if not _is_read(kernel, one):
-        return "row_ids" if kernel.op(one.access).kind is Kind.ATOMIC else "slot_map"
+        return "slot_map"
     if not differs_within(kernel, one.term.index):
         memory = flow(kernel).memory
         written = {memory(_address(kernel, other.index)) for other in others if not _is_read(kernel, other)}
