@@ -75,6 +75,7 @@ _LIMITS = {
 
 class LibraryCalls(Calls):
     library: Library
+    current_call: Call
     collective_attrs: Mapping[str, AttrValue] | None = None
     """In the kernel of a CUTLASS collective: attributes of its matrix instruction."""
 
@@ -92,6 +93,7 @@ class LibraryCalls(Calls):
         if "numeric_limits" in name:
             return self._limit(last, targs)
         entry = self.library.function(name)
+        self.current_call = node
         if entry is not None:
             return self.apply(entry, args, targs, name)
         if last in ("get",) and targs and args and isinstance(targs[0], Val):
@@ -146,6 +148,7 @@ class LibraryCalls(Calls):
         base = method.base
         type_ = self.static_type(base)
         entry = self.library.method(type_.name, method.name)
+        self.current_call = node
         if entry is not None:
             return self.apply(entry, [base, *args], method.targs, f"{type_.name}::{method.name}")
         if method.name in ("data", "begin", "get", "data_ptr") and not args:
@@ -317,7 +320,8 @@ class LibraryCalls(Calls):
         if not args:
             return VOID
         if access == "view":
-            return self._view_of(args)
+            start = entry.args[0] if entry.args and isinstance(entry.args[0], int) else 0
+            return self._view_of(args[start:] or args)
         if access == "same":
             if entry.returns:
                 value = self.val(args[0])
@@ -359,7 +363,7 @@ class LibraryCalls(Calls):
             return Tuple((self._view_of(args[4:5]), self._view_of(args[3:4])))
         if access == "ptx_bulk":
             return self._ptx_bulk(entry, args)
-        if access in ("matrix_load", "matrix_store"):
+        if access in ("matrix_load", "matrix_store") and len(args) > 1:
             return self._matrix_access(access, args)
         attrs: dict[str, AttrValue] = dict(entry.attrs)
         for key, position in entry.attr_args.items():
@@ -598,6 +602,15 @@ class LibraryCalls(Calls):
 
     def _by_atom(self, entry: Entry, args: list[Thing], targs: tuple[Thing, ...], name: str) -> Thing:
         """A call whose meaning is that of the copy or matrix atom in an argument's type."""
+        if entry.op == "mma" and len(args) == 5:
+            # gemm(mma, D, A, B, C): what it writes comes first
+            args = [args[0], args[2], args[3], args[1]]
+        needed = max((p for p in entry.args if isinstance(p, int)), default=0)
+        if len(args) == needed:
+            # the form without an atom: what it works on follows from the tensors
+            args = [External("auto"), *args]
+        if len(args) <= needed:
+            return self.opaque_call(name, args, self.current_call)
         for position in entry.atoms_of:
             if position >= len(args):
                 continue
@@ -642,7 +655,8 @@ class LibraryCalls(Calls):
         source = operands[0] if operands else NONE
         dtype = self.b.ops[source].dtype if source >= 0 else None
         index = self.emit(Kind.LOAD, "load", (source, NONE), attrs, dtype, None)
-        target = args[entry.args[1]] if isinstance(entry.args, tuple) and len(entry.args) > 1 else None
+        position = entry.args[1] if isinstance(entry.args, tuple) and len(entry.args) > 1 else len(args)
+        target = args[position] if position < len(args) else None
         if target is not None:
             self.write(self._target(target), Val(index, self.static_type(target)))
         return VOID

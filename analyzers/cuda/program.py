@@ -47,6 +47,7 @@ RECURSION = 12_000
 _HEADERS = (".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl", ".inc")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _EXPORT = re.compile(r"\b(?:PYBIND11_MODULE|TORCH_LIBRARY\w*|TVM_FFI_DLL_EXPORT_TYPED_FUNC|REGISTER_\w+)\s*\(")
+INTERNAL = "could not be lowered, which is a bug"
 EMPTY = Body((), ())
 
 
@@ -304,6 +305,8 @@ class _Reader:
             return f"more than {lowerer.b.max_ops} operations"
         except RecursionError:
             return "nested too deeply"
+        except Exception as error:  # a mistake of ours in one function must not hide the rest of the file
+            return f"{INTERNAL} ({type(error).__name__}: {error})"
         if any(ref.function.at <= at < ref.function.end for at in ref.unit.converter.cut):
             return f"nested deeper than {MAX_DEPTH} levels"
         return ""

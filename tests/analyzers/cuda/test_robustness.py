@@ -10,6 +10,7 @@ from cuda_facts import program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from d2k.analyzers.cuda.program import INTERNAL
 from d2k.spec.facts import NONE, Body, Kind, Program
 
 SAMPLE = r"""
@@ -71,6 +72,7 @@ def check(body: Body) -> None:
 
 
 def check_program(found: Program) -> None:
+    assert not [one.text for one in found.problems if INTERNAL in one.text]
     for kernel in found.kernels:
         for variant in kernel.variants:
             check(variant.body)
