@@ -356,6 +356,9 @@ class Core:
     def _local_offset(self, base: LocalPointer, index: Val) -> SlotRef:
         """`p[i]` where `p` points into a local variable."""
         target = base.target
+        if (target.type.bits() or 0) > (base.elem.bits() or 1 << 30) and not base.elem.dims and not target.type.dims:
+            # a vector read part by part
+            return SlotRef(target.slot, base.elem, (*target.path, index.id))
         if self.known(index.id) == 0:
             return replace(target, type=base.elem)
         if target.path:

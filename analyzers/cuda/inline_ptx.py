@@ -352,7 +352,10 @@ class InlinePtx(Expressions):
             )
             self._set_registers(block, results[0], Val(kept, type_), meant)
             return
-        index = self.emit(kind, meant.name, args, attrs, meant.dtype if results else None, () if results else None)
+        dtype = meant.dtype if results else None
+        if kind is Kind.MMA and isinstance(accumulates := attrs.get("acc_dtype"), str):
+            dtype = accumulates
+        index = self.emit(kind, meant.name, args, attrs, dtype, () if results else None)
         for text in results[:1]:
             self._set_registers(block, text, Val(index, type_), meant)
 

@@ -339,7 +339,7 @@ class _Reader:
             body = lowerer.b.body()
             self.ops += len(body.ops)
             label = ", ".join(f"{name}={value}" for name, value in constants.items()) if total > 1 else ""
-            if label in labels:
+            if total > 1 and label in labels:
                 label = f"{label} #{number + 1}"
             labels.add(label)
             variants.append(

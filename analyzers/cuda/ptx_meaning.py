@@ -492,6 +492,7 @@ def _tcgen05_mma(modifiers: tuple[str, ...], group: int) -> Meaning:
     scaled = _scaling(modifiers)
     if scaled is not None:
         attrs["scaled"] = scaled
+        attrs["acc_dtype"] = "f32"
     if kind in _TCGEN_KINDS and kind not in ("kind::f16", "kind::f8f6f4", "kind::mxf8f6f4"):
         # for the others the instruction descriptor says which of two types it is
         attrs["a_dtype"] = attrs["b_dtype"] = _TCGEN_KINDS[kind]
@@ -522,6 +523,8 @@ def instruction_descriptor(kind: str, bits: int) -> dict[str, AttrValue]:
         code = bits >> shift & 7
         if code < len(formats) and formats[code]:
             found[key] = formats[code]
+    if "mx" not in kind:
+        found["acc_dtype"] = ("f16", "f32", "i32", "f32")[bits >> 4 & 3]
     n = (bits >> 17 & 63) * 8
     m = (bits >> 24 & 31) * 16
     if n and m and "mx" not in kind:

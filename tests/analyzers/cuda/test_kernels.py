@@ -400,3 +400,12 @@ def test_helpers_that_nobody_calls_and_dead_kernels_are_mentioned() -> None:
         ("rsqrtf", "helper_not_called", "unused"),
         ("__sinf", "dead_code", "dead"),
     }
+
+
+def test_vectors_in_a_register_array_are_read_element_by_element() -> None:
+    k = body_of(
+        "uint4 v[2]; v[n] = p[0]; const __half2* h = reinterpret_cast<const __half2*>(&v[n]); y[0] = h[3].x;",
+        "const uint4* p, float* y, int n",
+    )
+    element = next(op for op in ops(k, Kind.SHAPE, name="index") if len(op.args) == 3)
+    assert k.op(element.args[0]).name == "insert" and k.fold(element.args[2]) == 3
