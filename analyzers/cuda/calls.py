@@ -613,6 +613,9 @@ class Calls(Expressions):
         if self.host:
             asked = tuple(arg.name for arg in args if isinstance(arg, External))
             attrs: dict[str, AttrValue] = {"asked": asked} if asked else {}
+            functions = tuple(arg.name for arg in map(self._held, args) if isinstance(arg, Functions))
+            if functions:
+                attrs["functions"] = functions
             index = self.emit(Kind.HOST_CALL, name.replace("::", "."), values, attrs, None, None)
             self._numbers_returned(index, args)
             return Val(index)
@@ -637,6 +640,10 @@ class Calls(Expressions):
             if isinstance(arg, LocalPointer) and isinstance(held, Val) and held.type.dtype is not None:
                 item = self.emit(Kind.ITEM, "", (call,), {"index": 0}, held.type.dtype, None)
                 self.set_slot(arg.target.slot, Val(item, held.type))
+
+    def _held(self, thing: Thing) -> Thing:
+        """What a variable holds, for functions and the like."""
+        return (self.slots.get(thing.slot) or thing) if isinstance(thing, SlotRef) else thing
 
     @staticmethod
     def _writes(name: str) -> bool:

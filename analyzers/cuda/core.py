@@ -64,6 +64,8 @@ class Core:
         self.params: dict[str, int] = {}
         self.globals: dict[tuple[str, int], Thing] = {}
         self.shared_members: dict[tuple[int, str], int] = {}
+        self.rows_are_warps = False
+        """Every launch has blocks of 32 threads in x, and one or more rows of them in y."""
         self.tmem_allocations: list[int] = []
         self.written_addresses: dict[int, int] = {}
         """Where the address of a tensor-memory allocation was written to."""
@@ -169,7 +171,8 @@ class Core:
         """The value of an expression as one operation."""
         result = self.read(thing)
         if isinstance(result, Val):
-            return result
+            # what returns nothing has no value; broken code may use it all the same
+            return result if result.id >= 0 else Val(self.const(None), result.type)
         if isinstance(result, Pointer):
             return Val(result.id, result.elem.pointer_to())
         if isinstance(result, ArrayRef):
@@ -200,7 +203,7 @@ class Core:
             value = Val(self.const(None, ref.type.dtype), ref.type)
             self.set_slot(ref.slot, value)
         if not ref.path:
-            return value
+            return replace(value, type=ref.type) if isinstance(value, Val) and ref.type.dims else value
         if isinstance(value, Val):
             if ref.type.dims:
                 return (
@@ -538,9 +541,25 @@ class Core:
         fields: dict[str, Thing] = {}
         for base in instance.bases:
             fields.update(self.new_object(base).fields)
+        if instance.ref.cls.union:
+            return Obj(instance, {**fields, **self._one_place(instance)})
         for name, type_ in instance.field_types.items():
-            fields[name] = self.new_variable(type_, name)
+            fields[name] = place = self.new_variable(type_, name)
+            if name.startswith("<") and isinstance(place, Obj):
+                fields.update(place.fields)
         return Obj(instance, fields)
+
+    def _one_place(self, instance: ClassInstance) -> dict[str, Thing]:
+        """The members of a union: one variable under several types, its widest member's to begin with."""
+        types = instance.field_types
+        if any(type_.instance is not None for type_ in types.values()):
+            return {name: self.new_variable(type_, name) for name, type_ in types.items()}
+        slot = self.new_slot(None)
+        arrays = [(name, type_) for name, type_ in types.items() if type_.dims]
+        if arrays:
+            name, widest = max(arrays, key=lambda one: one[1].bits() or 0)
+            self.slots[slot] = Val(self.local_array(widest, name), widest)
+        return {name: SlotRef(slot, type_) for name, type_ in types.items()}
 
     def new_variable(self, type_: CType, name: str = "") -> Thing:
         """A local variable of a type, uninitialised: an object, an array, or a slot."""

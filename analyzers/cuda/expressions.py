@@ -565,7 +565,9 @@ class Expressions(Types):
             return False
         kinds = {self.b.ops[arg].kind for arg in draft.args}
         other_axis = any(
-            self.b.ops[arg].kind is Kind.THREAD_INDEX and self.b.ops[arg].attrs.get("axis") != 0 for arg in draft.args
+            (self.b.ops[arg].kind is Kind.THREAD_INDEX and self.b.ops[arg].attrs.get("axis") != 0)
+            or (self.b.ops[arg].kind is Kind.WARP and self.rows_are_warps)
+            for arg in draft.args
         )
         return other_axis and (Kind.BLOCK_SIZE in kinds or Kind.CONST in kinds or Kind.PARAM in kinds)
 
@@ -581,6 +583,8 @@ class Expressions(Types):
     def thread_builtin(self, name: str, axis: str) -> Val:
         if axis not in _AXES or self.find(name) is not None:
             return self.unknown(f"{name}.{axis}")
+        if name == "threadIdx" and axis == "y" and self.rows_are_warps:
+            return self._row_warp()
         kind = _THREADS[name]
         key = f"{name}.{axis}"
         known = self.params.get(key)
@@ -591,6 +595,18 @@ class Expressions(Types):
             known = self.emit(kind, "", (), {"axis": _AXES[axis]}, "u32")
             b.loop, b.guards, b.partition = saved
             self.params[key] = known
+        return Val(known, U32)
+
+    def _row_warp(self) -> Val:
+        """`threadIdx.y` of blocks that are launched 32 threads wide."""
+        known = self.params.get("warp of threadIdx.y")
+        if known is None:
+            b = self.b
+            saved = b.loop, b.guards, b.partition
+            b.loop, b.guards, b.partition = -1, (), ""
+            row = self.emit(Kind.THREAD_INDEX, "", (), {"axis": 1}, "u32")
+            known = self.params["warp of threadIdx.y"] = self.emit(Kind.WARP, "", (row,), {}, "u32")
+            b.loop, b.guards, b.partition = saved
         return Val(known, U32)
 
     def member(self, base: Thing, name: str, arrow: bool, targs: tuple[Node, ...] | None = None) -> Thing:
@@ -640,8 +656,9 @@ class Expressions(Types):
         found = instance.field_types.get(name)
         if found is not None:
             return found
-        for base in instance.bases:
-            found = self.field_type(base, name)
+        unnamed = (type_.instance for field, type_ in instance.field_types.items() if field.startswith("<"))
+        for inner in (*instance.bases, *unnamed):
+            found = self.field_type(inner, name)
             if found is not None:
                 return found
         return None

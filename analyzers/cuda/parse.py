@@ -109,6 +109,8 @@ class Converter:
     def __init__(self, text: str) -> None:
         self.text = text
         self.depth = 0
+        self.extern_until = 0
+        """The end of the `extern "C"` that is being converted."""
         self.comparisons: set[int] = set()
         """Where a comparison begins that the parser took for a call of a template."""
         self.cut: list[int] = []
@@ -149,6 +151,8 @@ class Converter:
                 if body is not None:
                     stack.extend((one, inner, ()) for one in reversed(body.named_children))
             elif kind in ("linkage_specification", "declaration_list", "ERROR", "preproc_if", "preproc_ifdef"):
+                if kind == "linkage_specification":
+                    self.extern_until = max(self.extern_until, node.end_byte)
                 stack.extend((one, scope, tparams) for one in reversed(node.named_children))
             elif kind == "template_declaration":
                 params, inner_node = self._template(node)
@@ -244,6 +248,8 @@ class Converter:
         head_end = declarator.start_byte
         head = self.text[node.start_byte : head_end]
         words = {word.strip("_") for word in _WORDS.findall(head)}
+        if node.start_byte < self.extern_until:
+            words.add("extern")
         type_node = node.child_by_field_name("type")
         returns = self.type_of(node, type_node, next(iter(node.children_by_field_name("declarator")), None))
         inits: list[tuple[str, tuple[Node, ...]]] = []
@@ -486,7 +492,7 @@ class Converter:
             tparams,
             name.targs if name is not None else None,
             tuple(bases),
-            tuple(decl for where, decl in items.variables if where == inner),
+            (*(decl for where, decl in items.variables if where == inner), *_anonymous(body, items.classes)),
             tuple(methods),
             tuple(using for where, using in items.aliases if where == inner),
             tuple(items.enums),
@@ -1210,6 +1216,23 @@ def _under(scope: Name, name: Name) -> Name:
     if name.scope is None:
         return Name(name.at, name.name, name.targs, scope)
     return Name(name.at, name.name, name.targs, _under(scope, name.scope))
+
+
+def _anonymous(body: ts.Node, classes: list[Class]) -> list[Decl]:
+    """Members without a name: unions and structs whose own members belong to the class around them."""
+    unnamed = {
+        f"<{kind.start_byte}>"
+        for child in body.named_children
+        if child.type == "field_declaration"
+        and child.child_by_field_name("declarator") is None
+        and (kind := child.child_by_field_name("type")) is not None
+        and kind.child_by_field_name("name") is None
+    }
+    return [
+        Decl(one.at, one.end, TypeName(one.at, Name(one.at, one.name)), one.name, None, "", frozenset())
+        for one in classes
+        if one.name in unnamed
+    ]
 
 
 def _is_declarator(node: ts.Node) -> bool:

@@ -332,6 +332,10 @@ class _Reader:
             bound = members[0].site.bound if members else {}
             constants = _constants(bound)
             lowerer = Lowerer(self.context, constants, False, self.library)
+            blocks = [one.site.options.options.get("block") for one in members]
+            lowerer.rows_are_warps = bool(blocks) and all(
+                isinstance(block, tuple) and len(block) == 2 and block[0] == 32 for block in blocks
+            )
             stopped = self._run(lowerer, ref, bound)
             problem = problem or stopped
             if number == 0:

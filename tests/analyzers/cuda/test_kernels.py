@@ -409,3 +409,35 @@ def test_vectors_in_a_register_array_are_read_element_by_element() -> None:
     )
     element = next(op for op in ops(k, Kind.SHAPE, name="index") if len(op.args) == 3)
     assert k.op(element.args[0]).name == "insert" and k.fold(element.args[2]) == 3
+
+
+def test_members_of_a_union_are_one_variable() -> None:
+    k = body_of(
+        "union { uint4 whole; __half part[8]; } u; u.whole = p[n]; y[0] = __half2float(u.part[5]);",
+        "const uint4* p, float* y, int n",
+    )
+    element = k.op(k.strip(only(k, Kind.STORE).args[1]))
+    assert (element.name, k.op(element.args[0]).kind, k.fold(element.args[1])) == ("index", Kind.LOAD, 5)
+
+
+def test_members_of_an_unnamed_union_belong_to_the_struct() -> None:
+    k = view(
+        "struct V { int n; union { float4 f; float e[4]; }; };\n"
+        "__global__ void k(const float4* x, float* y) { V v; v.f = x[0]; y[0] = v.e[2]; }"
+    )
+    element = k.op(only(k, Kind.STORE).args[1])
+    assert (element.name, k.op(element.args[0]).kind) == ("index", Kind.LOAD)
+
+
+def test_rows_of_a_block_that_is_a_warp_wide_are_warps() -> None:
+    source = "__global__ void k(float* x) { x[threadIdx.y] = 1; }\nvoid run(float* x) { k<<<1, dim3(WIDTH, 4)>>>(x); }"
+    assert len(ops(view(source.replace("WIDTH", "32")), Kind.WARP)) == 1
+    assert not ops(view(source.replace("WIDTH", "16")), Kind.WARP)
+
+
+def test_c_linkage_exports() -> None:
+    found = program(
+        'extern "C" { __global__ void k(float* x) { x[0] = 1; } }\n'
+        "__global__ void other(float* x) { x[0] = 1; }\nstatic void run(float* x) { other<<<1, 1>>>(x); }"
+    )
+    assert {one.name: one.reach for one in found.kernels} == {"k": Reach.EXPORTED, "other": Reach.LAUNCHED}
