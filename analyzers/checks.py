@@ -24,6 +24,9 @@ NONE_OF_IT = Interval(0.0, 0.0)
 ALL_OF_IT = Interval(1.0, 1.0)
 ANYTHING = Interval(0.0, 1.0)
 
+AXIS = "axis"
+"""Attribute that names an axis: of an argument that is a tensor, one of its axes is meant."""
+
 
 @dataclass(frozen=True, slots=True)
 class FilterValue:
@@ -184,6 +187,8 @@ class Evaluator:
             return FilterValue(one, None, found, "without a task an argument has no role")
         path = instance.evidence[0].path if variant is NOTHING and instance.evidence else variant.path
         origins = [self._roles.words(path, instance.kernel, str(name), members) for name in as_tuple(found)]
+        if one.attribute == AXIS:
+            origins = [self._roles.along(origin) for origin in origins]
         answer = holds_for_role(one, origins)
         return FilterValue(one, answer, found, f"`{found}` is bound to no tensor of the task" if answer is None else "")
 

@@ -86,6 +86,16 @@ class Roles:
                         return self._parameter(kernel, name)
         return None
 
+    def along(self, origins: Origins) -> Origins:
+        """The same for an attribute that names an axis: a tensor stands for the axes of its shape as well."""
+        shapes = {self._tensors[tensor.name]: tensor.shape for tensor in self._task.tensors}
+        return tuple(
+            words
+            if words is None
+            else words.union(*(self._axes.get(axis, frozenset()) for axis in shapes.get(words, ())))
+            for words in origins
+        )
+
     def _entry_argument(self, name: str) -> Origins | None:
         """A name in a finding about the whole program: a parameter of the entry, or else a word."""
         found = self._functions.get(self._task.entry)

@@ -159,3 +159,9 @@ def test_what_prepare_returned_comes_first() -> None:
 def test_without_an_entry_nothing_is_bound() -> None:
     code = program(host("main", ("a",), launch(0, params=("x",))), params=("x",))
     assert Roles(GEMM, (code,)).words(PATH, "k", "x") == UNBOUND
+
+
+def test_a_tensor_that_names_an_axis_stands_for_its_axes() -> None:
+    roles = Roles(GEMM, ())
+    # W is [N, K], and N is `as vocab`
+    assert roles.along((WEIGHT, None)) == (WEIGHT | {"N", "n", "vocab", "K", "k"}, None)
