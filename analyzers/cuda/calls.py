@@ -9,7 +9,7 @@ from d2k.analyzers.cuda.expressions import Expressions
 from d2k.analyzers.cuda.frames import Frame
 from d2k.analyzers.cuda.parse import EMPTY
 from d2k.analyzers.cuda.scope import FunctionRef
-from d2k.analyzers.cuda.syntax import Call, Init, Member, Name, Node, Opaque, Param, TypeName
+from d2k.analyzers.cuda.syntax import Call, Function, Init, Member, Name, Node, Opaque, Param, TypeName
 from d2k.analyzers.cuda.values import (
     ArrayRef,
     Choice,
@@ -298,7 +298,8 @@ class Calls(Expressions):
         bound: dict[str, Thing] = {}
         for position, tparam in enumerate(function.tparams):
             if tparam.pack:
-                bound[tparam.name] = Tuple(tuple(explicit[position:]))
+                rest = tuple(explicit[position:]) or self._deduced_pack(function, tparam.name, args)
+                bound[tparam.name] = Tuple(rest)
                 complete = False
             elif position < len(explicit):
                 given.append(explicit[position])
@@ -316,6 +317,14 @@ class Calls(Expressions):
                 elif tparam.name:
                     bound[tparam.name] = CType(name=tparam.name)
         return {name: value for name, value in bound.items() if name}
+
+    def _deduced_pack(self, function: Function, name: str, args: list[Thing]) -> tuple[Thing, ...]:
+        """Types of the arguments that a parameter `Name... rest` takes."""
+        for position, param in enumerate(function.params):
+            if param.type.pack and param.type.base is not None and param.type.base.name == name:
+                given = (self.static_type(arg) for arg in args[position:])
+                return tuple(replace(type_, reference=False, const=False) for type_ in given)
+        return ()
 
     def _deduce(self, pattern: TypeName, arg: Thing, names: set[str], found: dict[str, Thing]) -> None:
         base = pattern.base

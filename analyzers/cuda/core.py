@@ -199,7 +199,7 @@ class Core:
         if value is None:
             dims = ref.type.dims
             if ref.path or dims:
-                return self.unknown("uninitialised", (), ref.type)
+                return Val(self.emit(Kind.CALL, "uninitialised", (), {"value": True}, ref.type.dtype, None), ref.type)
             value = Val(self.const(None, ref.type.dtype), ref.type)
             self.set_slot(ref.slot, value)
         if not ref.path:
@@ -216,7 +216,7 @@ class Core:
             index = self.known_int(ref.path[0])
             if index is not None and 0 <= index < len(value.items):
                 return self.read(value.items[index])
-        return self.unknown("element", ref.path, ref.type)
+        return Val(self.emit(Kind.CALL, "element", ref.path, {"value": True}, ref.type.dtype, None), ref.type)
 
     def _read_param(self, ref: ParamRef) -> Thing:
         index = self.param(ref.path, ref.type)

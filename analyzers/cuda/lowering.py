@@ -121,6 +121,14 @@ class Lowerer(InlinePtx, LibraryCalls, Statements):
         frame.scopes.append({})
         for param in function.params:
             self.at = param.at
+            pack = scope.get(param.type.base.name) if param.type.pack and param.type.base is not None else None
+            if isinstance(pack, Tuple):
+                parts = (
+                    self.parameter(f"{param.name}{i}", one if isinstance(one, CType) else CType(), param.type)
+                    for i, one in enumerate(pack.items)
+                )
+                self.bind(param.name, Tuple(tuple(parts)))
+                continue
             type_ = self.resolve(param.type)
             if param.name:
                 self.bind(param.name, self.parameter(param.name, type_, param.type))

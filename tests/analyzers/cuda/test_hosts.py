@@ -215,3 +215,16 @@ def test_methods_that_launch_are_host_functions() -> None:
     )
     assert found.kernels[0].reach is Reach.LAUNCHED
     assert found.kernels[0].variants[0].launch.threads == 64
+
+
+def test_functors_and_packs_travel_through_launches() -> None:
+    found = kernel(
+        "struct Scale { __device__ void operator()(float* x, float a, int n) { x[n] *= a; } };\n"
+        "template <typename F, typename... A> __global__ void k(float* x, F f, A... rest) { f(x, rest...); }\n"
+        "template <typename F, typename... A> void launch(float* x, F f, A... rest) { k<<<1, 1>>>(x, f, rest...); }\n"
+        "void run(float* x, float a, int n) { launch(x, Scale(), a, n); }"
+    )
+    body = found.variants[0].body
+    assert body.unresolved == ()
+    assert only(body, Kind.STORE).attrs["space"] == "global"
+    assert {op.dtype for op in ops(body, Kind.PARAM) if op.name.startswith("rest")} == {"f32", "i32"}
