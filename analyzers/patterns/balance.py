@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from d2k.analyzers.core.view import BodyView, KernelView
 from d2k.analyzers.patterns.carried import Cell, cells
+from d2k.analyzers.patterns.combining import shared_reductions
 from d2k.analyzers.patterns.contraction import Contraction, contractions
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.hosts import launches, short
@@ -16,7 +17,7 @@ from d2k.analyzers.patterns.matmul import products
 from d2k.analyzers.patterns.numbering import Polynomial, difference, numbering
 from d2k.analyzers.patterns.skipping import follows_tile
 from d2k.analyzers.patterns.softmax import running_softmaxes
-from d2k.analyzers.patterns.splitting import Split, splits
+from d2k.analyzers.patterns.splitting import Split
 from d2k.analyzers.patterns.tiles import differs_within, rests_on_tile, tile_numbers
 from d2k.spec.facts import NONE, Kind, Place
 
@@ -204,7 +205,7 @@ def _paired(kernel: KernelView) -> Iterator[Balance]:
 
 def _chunked(kernel: KernelView) -> Iterator[Balance]:
     """A reduction is cut into pieces of one length for all blocks, whatever the length of the item."""
-    for one in splits(kernel):
+    for one in shared_reductions(kernel):
         if one.splits == 1 or one.loop == NONE or not _makes_results(kernel, one.loop):
             continue
         if _is_uniform(kernel, one):

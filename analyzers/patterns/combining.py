@@ -11,7 +11,8 @@ from d2k.analyzers.patterns.carried import cells
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.hosts import launches, short
 from d2k.analyzers.patterns.loops import index_cone, where
-from d2k.analyzers.patterns.splitting import splits
+from d2k.analyzers.patterns.memo import memo
+from d2k.analyzers.patterns.splitting import Split, splits
 from d2k.spec.facts import NONE, Guard, Kind, Op, Place
 
 REDUCTIONS = frozenset({"sum", "nansum", "einsum", "logsumexp", "amax", "max", "mean"})
@@ -35,10 +36,16 @@ class Combination:
     merged: Place
 
 
+@memo
+def shared_reductions(kernel: KernelView) -> tuple[Split, ...]:
+    """The reductions of a kernel that several blocks share, those cut into one part included."""
+    return tuple(splits(kernel))
+
+
 def combinations(kernel: KernelView) -> Iterator[Combination]:
     """How the parts of a kernel's shared reductions are merged, the owner of the result first."""
     yield from _by_cluster(kernel)
-    if any(one.splits != 1 for one in splits(kernel)):
+    if any(one.splits != 1 for one in shared_reductions(kernel)):
         yield from _by_last_block(kernel)
         yield from _atomically(kernel)
         yield from _by_later_work(kernel)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss, Undecided
 from d2k.analyzers.core.view import ProgramView
-from d2k.analyzers.patterns.combining import Combination, combinations
+from d2k.analyzers.patterns.combining import Combination, combinations, shared_reductions
 from d2k.analyzers.patterns.numbering import numbering
-from d2k.analyzers.patterns.splitting import splits
 from d2k.spec.facts import Reach
 from d2k.spec.finding import Reason, Status
 
@@ -38,7 +37,7 @@ def _match(one: Combination) -> Match:
 
 def _miss(program: ProgramView) -> Miss | Undecided:
     for kernel in program.kernels:
-        for one in splits(kernel):
+        for one in shared_reductions(kernel):
             place = Evidence(kernel.place(numbering(kernel).example(one.tile)), "chooses the part")
             if one.splits == 1:
                 return Miss(Reason.WRONG_PARAMETER, "the reduction is cut into one part", (place,))
