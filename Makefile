@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
 
-.PHONY: demo test check format corpus generate clean
+.PHONY: demo test check format corpus accuracy generate clean
 
 ## Audit a real kernel of a real task: prints the audit and writes out/demo.html
 demo: $(VENV)/.core
@@ -32,6 +32,11 @@ corpus: .corpus/.done
 .corpus/.done: tests/corpus/packages.txt tests/corpus/download.py $(VENV)/.dev
 	$(BIN)/python tests/corpus/download.py .corpus
 	@touch $@
+
+## Measure the detectors against the labels of real kernels
+accuracy: corpus
+	$(BIN)/python tests/corpus/accuracy.py --page > docs/accuracy.md.new
+	mv docs/accuracy.md.new docs/accuracy.md
 
 ## Files that are made from others and committed
 generate: $(VENV)/.dev
