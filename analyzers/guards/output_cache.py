@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from d2k.analyzers.core.detector import Example
 from d2k.analyzers.core.view import BodyView, ProgramView
 from d2k.analyzers.guards.run import Suspicion
+from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.host_calls import HostCall, dotted, evidence
 from d2k.analyzers.patterns.hosts import short
 from d2k.spec.facts import NONE, Kind
@@ -25,6 +26,7 @@ KEYS = frozenset(
 LOOKUPS = frozenset({"in", "get", "getattr", "hasattr", "find", "count", "contains", "setdefault"})
 KEEPS = frozenset({"setitem", "setattr"})
 COPIES = frozenset({"clone", "detach", "copy", "to", "contiguous", "view", "reshape"})
+MAX_COPIES = 4
 
 
 def suspect(program: ProgramView) -> Suspicion | None:
@@ -34,7 +36,7 @@ def suspect(program: ProgramView) -> Suspicion | None:
             continue
         for condition in _skipping(view, launches):
             known = _keys(view, condition)
-            kept = _kept(view, launches)
+            kept = _kept(program, view, launches)
             if known or (kept and _looks_up(view, condition)) or _remembers(view, condition, kept):
                 seen = [at for at in (*known, *kept) if at != condition] or [condition]
                 calls = [HostCall(host, view, at, dotted(view.op(at))) for at in (*seen, launches[0])]
@@ -78,20 +80,36 @@ def _looks_up(view: BodyView, condition: int) -> bool:
     )
 
 
-def _kept(view: BodyView, launches: tuple[int, ...]) -> tuple[int, ...]:
-    """Assignments that keep a buffer handed to a launch, or a copy of it, beyond the call."""
-    handed = {arg for launch in launches for arg in view.op(launch).args if arg != NONE}
-    buffers = {at for at in handed if view.op(at).kind in (Kind.HOST_ALLOC, Kind.PARAM)}
+def _kept(program: ProgramView, view: BodyView, launches: tuple[int, ...]) -> tuple[int, ...]:
+    """Assignments that keep an array that a launch wrote, or a copy of it, beyond the call."""
+    results = {at for launch in launches for at in _written(program, view, launch)}
     found = []
     for value in view.values(Kind.HOST_CALL, name=tuple(KEEPS)):
         kept = view.op(value).args[-1] if view.op(value).args else NONE
-        for _ in range(4):
-            if kept == NONE or kept in buffers or short(dotted(view.op(kept))) not in COPIES:
+        for _ in range(MAX_COPIES):
+            if kept == NONE or kept in results or short(dotted(view.op(kept))) not in COPIES:
                 break
             kept = view.op(kept).args[0] if view.op(kept).args else NONE
-        if kept in buffers:
+        if kept in results:
             found.append(value)
     return tuple(found)
+
+
+def _written(program: ProgramView, view: BodyView, launch: int) -> Iterator[int]:
+    """Arguments of a launch that the kernel stores to; all arrays if the kernel is not known."""
+    op = view.op(launch)
+    names = op.attrs.get("params")
+    first = op.attrs.get("grid", 0)
+    kernels = [kernel for kernel in program.kernels if kernel.kernel.name == short(op.name)]
+    for kernel in kernels[:1]:
+        data = flow(kernel)
+        stored = {kernel.op(root).name for output in data.outputs() for root in data.memory(kernel.op(output).args[0])}
+        if isinstance(names, tuple) and isinstance(first, int):
+            for at, name in enumerate(names):
+                if name in stored and first + at < len(op.args):
+                    yield op.args[first + at]
+    if not kernels:
+        yield from (arg for arg in op.args if arg != NONE and view.op(arg).kind is Kind.HOST_ALLOC)
 
 
 def _remembers(view: BodyView, condition: int, kept: tuple[int, ...]) -> bool:
