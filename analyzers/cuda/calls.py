@@ -10,6 +10,7 @@ from d2k.analyzers.cuda.frames import Frame
 from d2k.analyzers.cuda.parse import EMPTY
 from d2k.analyzers.cuda.scope import FunctionRef
 from d2k.analyzers.cuda.syntax import Call, Function, Init, Member, Name, Node, Opaque, Param, TypeName
+from d2k.analyzers.cuda.type_names import plain_name
 from d2k.analyzers.cuda.values import (
     ArrayRef,
     Choice,
@@ -299,6 +300,9 @@ class Calls(Expressions):
         for position, tparam in enumerate(function.tparams):
             if tparam.pack:
                 rest = tuple(explicit[position:]) or self._deduced_pack(function, tparam.name, args)
+                known_pack = deduced.get(tparam.name)
+                if isinstance(known_pack, Tuple):
+                    rest = known_pack.items
                 bound[tparam.name] = Tuple(rest)
                 complete = False
             elif position < len(explicit):
@@ -355,7 +359,13 @@ class Calls(Expressions):
                 if isinstance(extent, Name) and extent.name in names and value >= 0:
                     found.setdefault(extent.name, Val(value))
         if base.targs is not None and given.args:
-            for one, value_thing in zip(base.targs, given.args, strict=False):
+            for position, one in enumerate(base.targs[: len(given.args)]):
+                value_thing = given.args[position]
+                if isinstance(one, Opaque) and one.text == "..." and one.parts:
+                    pack = plain_name(one.parts[0])
+                    if pack in names:
+                        found.setdefault(pack, Tuple(given.args[position:]))
+                    continue
                 name = one.base if isinstance(one, TypeName) else one
                 if isinstance(name, Name) and name.scope is None and name.targs is None and name.name in names:
                     found.setdefault(name.name, value_thing)
@@ -366,6 +376,8 @@ class Calls(Expressions):
         outer = closure.frame
         scope: dict[str, Thing] = {}
         frame = Frame(outer.unit, [scope], outer.namespace, None, None, outer, name="lambda")
+        for tparam, targ in zip(closure.node.tparams, closure.targs, strict=False):
+            scope[tparam.name] = targ
         for position, param in enumerate(closure.node.params):
             if param.type.pack:
                 scope[param.name] = Tuple(tuple(args[position:]))
@@ -398,7 +410,32 @@ class Calls(Expressions):
             return self.cast(args[0], type_, "static")
         if type_.name == "auto":
             return args[0]
-        return self.external_object(type_, args)
+        deduced = self.deduced_object(type_.name, args)
+        return deduced if deduced is not None else self.external_object(type_, args)
+
+    def deduced_object(self, name: str, args: list[Thing]) -> Thing | None:
+        """An object of a class template whose arguments follow from what it is made of."""
+        refs = [ref for ref in self.index.classes.get(name.rsplit("::", 1)[-1], ()) if ref.cls.specialised is None]
+        if not refs or not refs[0].cls.tparams:
+            return None
+        ref = refs[0]
+        cls = ref.cls
+        made = next((m for m in ref.members.methods.get(cls.name, ()) if _accepts(m.params, len(args))), None)
+        types = [p.type for p in made.params] if made is not None else [d.type for d in cls.fields]
+        names = {param.name for param in cls.tparams}
+        found: dict[str, Thing] = {}
+        for type_, arg in zip(types, args, strict=False):
+            self._deduce(type_, arg, names, found)
+        given: list[Thing] = []
+        for param in cls.tparams:
+            if param.name in found:
+                given.append(found[param.name])
+            elif param.default is not None:
+                break
+            else:
+                given.append(CType(name=param.name) if param.type is None else self.open_constant(param.name))
+        instance = self.instantiate(ref, tuple(given))
+        return None if instance is None else self.construct_object(CType(name=name, instance=instance), args)
 
     def operand(self, thing: Thing) -> Val:
         raise NotImplementedError

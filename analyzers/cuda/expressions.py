@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from d2k.analyzers.cuda.core import Context
@@ -27,6 +28,7 @@ from d2k.analyzers.cuda.syntax import (
     Block,
     Call,
     Cast,
+    Fold,
     Index,
     Init,
     Lambda,
@@ -40,7 +42,7 @@ from d2k.analyzers.cuda.syntax import (
     TypeName,
     Unary,
 )
-from d2k.analyzers.cuda.type_names import Types
+from d2k.analyzers.cuda.type_names import Types, plain_name
 from d2k.analyzers.cuda.values import (
     ArrayRef,
     Choice,
@@ -138,6 +140,7 @@ class Expressions(Types):
             Lambda: self._lambda,
             TypeName: self._type_name,
             Opaque: self._opaque,
+            Fold: self._fold,
             Call: self._call,
             Asm: self._asm,
             Block: self._block,
@@ -617,6 +620,9 @@ class Expressions(Types):
             held = self.slots.get(base.slot)
             if isinstance(held, (Obj, Tuple, Pointer, LocalPointer, ArrayRef)) and not base.path:
                 base = self.deref(held) if arrow and isinstance(held, (Pointer, LocalPointer)) else held
+        held_function = self.slots.get(base.slot) if isinstance(base, SlotRef) else base
+        if isinstance(held_function, Closure) and name == "operator()":
+            return replace(held_function, targs=self.template_arguments(targs) if targs else ())
         if isinstance(base, Obj):
             if name in base.fields:
                 return base.fields[name]
@@ -808,6 +814,13 @@ class Expressions(Types):
 
     def _sizeof(self, node: SizeOf) -> Thing:
         operand = node.operand
+        plain = plain_name(operand)
+        if (
+            plain
+            and isinstance(pack := self.find(plain), Tuple)
+            and self.unit.text(node.at, node.at + 9) == "sizeof..."
+        ):
+            return Val(self.const(len(pack.items), "u64"), U64)
         if isinstance(operand, (TypeName, Name)):
             thing: Thing = self.template_argument(operand)
         else:
@@ -832,6 +845,21 @@ class Expressions(Types):
             if thing is not None:
                 return thing
         return self.resolve(node)
+
+    def _fold(self, node: Fold) -> Thing:
+        """The operand for every element of its packs, combined by the operator."""
+        packs = {name: thing for name in names_in(node.operand) if isinstance(thing := self.find(name), Tuple)}
+        count = min((len(pack.items) for pack in packs.values()), default=1)
+        result: Thing | None = None
+        for position in range(count):
+            scope: dict[str, Thing] = {name: pack.items[position] for name, pack in packs.items()}
+            self.frame.scopes.append(scope)
+            try:
+                value = self.evaluate(node.operand)
+            finally:
+                self.frame.scopes.pop()
+            result = value if result is None or node.op == "," else self.binary(node.op, result, value)
+        return result if result is not None else Val(-1, CType(name="void"))
 
     def _opaque(self, node: Opaque) -> Thing:
         parts = [self.evaluate(part) for part in node.parts]
@@ -861,3 +889,18 @@ def either(yes: Functions | Choice, no: Functions | Choice) -> Choice:
 
 def _functions(thing: Functions | Choice) -> tuple[Functions, ...]:
     return thing.items if isinstance(thing, Choice) else (thing,)
+
+
+def names_in(node: Node) -> list[str]:
+    """The plain names in an expression, each once."""
+    found: dict[str, None] = {}
+    stack: list[object] = [node]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, Name) and one.scope is None:
+            found[one.name] = None
+        if isinstance(one, msgspec.Struct):
+            stack.extend(getattr(one, field) for field in one.__struct_fields__)
+        elif isinstance(one, tuple):
+            stack.extend(one)
+    return list(found)

@@ -86,6 +86,12 @@ class LibraryCalls(Calls):
         last = name.rsplit("::", 1)[-1]
         if last == COLLECTIVE_MMA and self.collective_attrs is not None and len(args) == 3:
             return self._collective_mma(self.collective_attrs, args)
+        if last in self.index.classes and not targs:
+            deduced = self.deduced_object(name, args)
+            if deduced is not None:
+                return deduced
+        if not self.host and last.isupper() and "ASSERT" in last:
+            return VOID
         if last.startswith("make_"):
             made = self._make(last, args)
             if made is not None:
@@ -227,6 +233,8 @@ class LibraryCalls(Calls):
                 return uniform
         if type_.lanes > 1 and kind is Kind.ELEMENTWISE and "packed" not in attrs:
             attrs["packed"] = type_.lanes
+        if kind is Kind.FENCE and not op:
+            op = "fence"
         void = not entry.dtype and not entry.returns
         index = self.emit(kind, op, operands, attrs, None if void else type_.dtype, None if void else ())
         if entry.returns:

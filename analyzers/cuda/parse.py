@@ -18,6 +18,7 @@ from d2k.analyzers.cuda.syntax import (
     Class,
     Decl,
     Enum,
+    Fold,
     For,
     Function,
     If,
@@ -1031,6 +1032,14 @@ class Converter:
     def _type_expression(self, node: ts.Node) -> Node:
         return self.type_argument(node)
 
+    def _fold(self, node: ts.Node) -> Node:
+        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+        operand = left if left is not None else right
+        if operand is None:
+            return Opaque(node.start_byte, self.source(node)[:200])
+        words = [c.type for c in node.children if not c.is_named and c.type not in ("(", ")", "...")]
+        return Fold(node.start_byte, words[0] if words else ",", self.expression(operand))
+
     def _pack(self, node: ts.Node) -> Node:
         inner = next(iter(node.named_children), None)
         value = self.expression(inner) if inner is not None else Opaque(node.start_byte, "")
@@ -1101,6 +1110,7 @@ _EXPRESSIONS: dict[str, Callable[[Converter, ts.Node], Node]] = {
     "template_type": Converter._type_expression,
     "decltype": Converter._type_expression,
     "parameter_pack_expansion": Converter._pack,
+    "fold_expression": Converter._fold,
     "condition_clause": Converter._parentheses,
     "compound_statement": Converter._block,
 }

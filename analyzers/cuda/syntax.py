@@ -121,6 +121,14 @@ class SizeOf(msgspec.Struct, frozen=True, gc=False):
     operand: Node
 
 
+class Fold(msgspec.Struct, frozen=True, gc=False):
+    """`(operand op ...)`, once for every element of the packs that the operand names."""
+
+    at: int
+    op: str
+    operand: Node
+
+
 class Opaque(msgspec.Struct, frozen=True, gc=False):
     """An expression that is not lowered, with its parts: `new`, `throw`, requires, fold expressions, errors."""
 
@@ -320,6 +328,7 @@ Node: TypeAlias = (
     | Lambda
     | Init
     | SizeOf
+    | Fold
     | Opaque
     | TypeName
     | Decl

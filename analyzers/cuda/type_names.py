@@ -30,6 +30,7 @@ from d2k.spec.facts import Constant, Kind
 T = TypeVar("T")
 P = ParamSpec("P")
 MAX_TYPE_DEPTH = 24
+MAX_SEQUENCE = 64
 _SAME = frozenset(
     {
         "remove_const_t",
@@ -409,6 +410,13 @@ class Types(Core):
                 number = self.known(last.id)
                 value = int(number) if isinstance(number, (int, bool)) else None
                 return CType(name=name, integral=value, args=args)
+        if name in ("make_integer_sequence", "make_index_sequence") and isinstance(args[-1] if args else None, Val):
+            count = self.known_int(self.val(args[-1]).id)
+            if count is not None and 0 <= count <= MAX_SEQUENCE:
+                numbers = tuple(self.int_val(number) for number in range(count))
+                return CType(name="integer_sequence", args=(INT, *numbers))
+        if name == "index_sequence":
+            return CType(name="integer_sequence", args=(INT, *args))
         if name in _SAME and isinstance(first, CType):
             bare = replace(first, reference=False, const=False)
             return bare.pointee() if name.startswith("remove_pointer") else bare
@@ -484,7 +492,7 @@ class Types(Core):
         names = {param.name for param in ref.cls.tparams}
         bound: dict[str, Thing] = {}
         for pattern, arg in zip(patterns, args, strict=False):
-            name = _plain_name(pattern)
+            name = plain_name(pattern)
             if name in names:
                 bound[name] = arg
                 continue
@@ -611,7 +619,7 @@ def _within(where: str, scope: str) -> bool:
     return not scope or where == scope or where.endswith(scope) or scope.endswith(where)
 
 
-def _plain_name(node: Node) -> str:
+def plain_name(node: Node) -> str:
     if isinstance(node, TypeName) and node.base is not None and not node.pointer and not node.dims:
         node = node.base
     return node.name if isinstance(node, Name) and node.scope is None and node.targs is None else ""

@@ -95,6 +95,7 @@ class Tuple(msgspec.Struct, frozen=True, eq=False):
 class Closure(msgspec.Struct, frozen=True, eq=False):
     node: Lambda
     frame: Frame
+    targs: tuple[Thing, ...] = ()
 
 
 class Functions(msgspec.Struct, frozen=True, eq=False):
