@@ -27,6 +27,7 @@ LOOKUPS = frozenset({"in", "get", "getattr", "hasattr", "find", "count", "contai
 KEEPS = frozenset({"setitem", "setattr"})
 COPIES = frozenset({"clone", "detach", "copy", "to", "contiguous", "view", "reshape"})
 MAX_COPIES = 4
+MEMO = "functools.lru_cache"
 
 
 def suspect(program: ProgramView) -> Suspicion | None:
@@ -34,6 +35,11 @@ def suspect(program: ProgramView) -> Suspicion | None:
         launches = view.values(Kind.LAUNCH)
         if not launches:
             continue
+        for memo in view.values(Kind.HOST_CALL, name=MEMO):
+            inside = [launch for launch in launches if _stands_in(view, launch, memo)]
+            if inside:
+                calls = [HostCall(host, view, at, dotted(view.op(at))) for at in (memo, inside[0])]
+                return Suspicion("remembers the results of a function that launches (lru_cache)", evidence(calls))
         for condition in _skipping(view, launches):
             known = _keys(view, condition)
             kept = _kept(program, view, launches)
@@ -43,6 +49,13 @@ def suspect(program: ProgramView) -> Suspicion | None:
                 how = ", ".join(dict.fromkeys(short(dotted(view.op(at))) for at in known)) or "a kept result"
                 return Suspicion(f"launches nothing if an input is known again ({how})", evidence(calls))
     return None
+
+
+def _stands_in(view: BodyView, launch: int, memo: int) -> bool:
+    """The launch, or a call on the way to it, is written inside the function whose results are remembered."""
+    span = view.op(memo).place
+    op = view.op(launch)
+    return any(one.path == span.path and span.line <= one.line <= span.end_line for one in (op.place, *op.calls))
 
 
 def _skipping(view: BodyView, launches: tuple[int, ...]) -> Iterator[int]:
@@ -185,7 +198,56 @@ def run(x):
     return out
 """
 
+MEMOIZED = """
+import functools
+@triton.jit
+def scale(X, Y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(Y + i, tl.load(X + i, mask=i < n) * 2, mask=i < n)
+
+@functools.lru_cache(maxsize=1)
+def size(n):
+    return 1024 if n > 4096 else 256
+
+def launch(x):
+    out = torch.empty_like(x)
+    scale[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), B=size(x.numel()))
+    return out
+
+DECORATOR
+def run(x):
+    return launch(x)
+"""
+GLOBALS = """
+LAST = None
+RESULT = None
+@triton.jit
+def scale(X, Y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(Y + i, tl.load(X + i, mask=i < n) * 2, mask=i < n)
+
+def run(x):
+    global LAST, RESULT
+    if x is LAST:
+        return RESULT
+    out = torch.empty_like(x)
+    scale[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), B=1024)
+    LAST, RESULT = x, out
+    return out
+"""
+
 EXAMPLES = (
+    Example(
+        "results remembered", "triton", MEMOIZED.replace("DECORATOR", "@functools.lru_cache(maxsize=1)"), Status.PRESENT
+    ),
+    Example("last input in globals", "triton", GLOBALS, Status.PRESENT),
+    Example(
+        "sizes remembered",
+        "triton",
+        MEMOIZED.replace("DECORATOR", ""),
+        Status.ABSENT,
+        trap="a remembered choice of sizes: every call launches",
+    ),
     Example(
         "address and version",
         "triton",

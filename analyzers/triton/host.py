@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from d2k.analyzers.triton import gluon_calls
 from d2k.analyzers.triton.builder import NO_ATTRS, Builder
@@ -12,6 +13,7 @@ from d2k.analyzers.triton.device import initial_value, parameters
 from d2k.analyzers.triton.interp import Interp, NotConstant
 from d2k.analyzers.triton.lowering import FALLS, Call, Env, Flow, Frame, Lowering, defaults
 from d2k.analyzers.triton.module import Module
+from d2k.analyzers.triton.nodes import walk
 from d2k.analyzers.triton.relevance import Relevance
 from d2k.analyzers.triton.tuning import OPTIONS
 from d2k.analyzers.triton.types import named_dtype, words
@@ -38,6 +40,9 @@ from d2k.analyzers.triton.values import (
     Value,
 )
 from d2k.spec.facts import NONE, AttrValue, Constant, Kind
+
+MEMOS = frozenset({"functools.lru_cache", "functools.cache"})
+"""Decorators that remember results by arguments."""
 
 LAUNCH_OPTIONS = frozenset(
     {
@@ -163,9 +168,29 @@ class Host(Lowering):
             for extra in (node.args.vararg, node.args.kwarg):
                 if extra is not None:
                     env[extra.arg] = self.b.emit(Kind.PARAM, extra.arg, (), self.place(extra))
+            self._note_memo(func)
             self.block(node.body)
         finally:
             self.frames.pop()
+
+    def inline(self, func: Func, call: Call, node: ast.AST) -> Value:
+        self._note_memo(func)
+        return super().inline(func, call, node)
+
+    def _note_memo(self, func: Func) -> None:
+        """A function whose results are remembered: its decorator as a call that spans the function."""
+        if isinstance(func.node, ast.Lambda) or func.module is not self.module:
+            return
+        for decorator in func.node.decorator_list:
+            named = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if self.dotted(named) in MEMOS:
+                self.b.emit(Kind.HOST_CALL, "functools.lru_cache", (), self.place(func.node))
+
+    def assign(self, target: ast.expr, value: Value) -> None:
+        super().assign(target, value)
+        if isinstance(target, ast.Name) and target.id in _globals(self.frame.node):
+            args = (self.ref(value, target),)
+            self.b.emit(Kind.HOST_CALL, "setattr", args, self.place(target), {"target": f"globals.{target.id}"})
 
     def _parameter(self, node: ast.arg, default: ast.expr | None, module: Module) -> dict[str, AttrValue]:
         """`default`, if it is a constant other than None, and `bool` for a parameter that is true or false."""
@@ -789,6 +814,12 @@ class Host(Lowering):
                 return (self.ref(grid, node),)
             case _:
                 return ()
+
+
+@lru_cache(maxsize=256)
+def _globals(function: ast.AST) -> frozenset[str]:
+    """Names that a function declares global."""
+    return frozenset(name for node in walk(function) if isinstance(node, ast.Global) for name in node.names)
 
 
 def _names_dtype(node: ast.expr) -> bool:
