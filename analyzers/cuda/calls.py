@@ -30,7 +30,9 @@ from d2k.analyzers.cuda.values import (
 )
 from d2k.spec.facts import NONE, AttrValue, Guard, Kind, Mention
 
-MAX_INLINE_DEPTH = 24
+MAX_INLINE_DEPTH = 40
+MAX_RECURSION = 6
+"""Calls of a function inside itself that are followed where no template constant says when it ends."""
 
 
 class Calls(Expressions):
@@ -127,13 +129,19 @@ class Calls(Expressions):
             if ref is not None and not known and self.kernel_named(ref):
                 return Val(self.emit(Kind.CALL, callee.name, (), {"value": True}, None, None))
             return self.library_call(callee.name, callee.targs or (), args, node)
+        if self.active.get(ref.key, 0) >= MAX_RECURSION:
+            # deeper down it does nothing that it has not done before
+            values = [self.operand(arg).id for arg in args]
+            return Val(self.emit(Kind.CALL, callee.name, values, {"recursive": True, "value": True}, None, None))
         if self.keeps_call(ref):
             return self.opaque_call(callee.name, args, node)
         return self.inline(ref, args, callee)
 
     def keeps_call(self, ref: FunctionRef) -> bool:
         """Whether a call stays a call although its body is given."""
-        return self.depth >= MAX_INLINE_DEPTH or (self.host and "global" in ref.function.words)
+        if self.host and "global" in ref.function.words:
+            return True
+        return self.depth >= MAX_INLINE_DEPTH
 
     def kernel_named(self, ref: FunctionRef) -> bool:
         return "global" in ref.function.words
@@ -212,7 +220,14 @@ class Calls(Expressions):
                 continue
             if param.name:
                 scope[param.name] = value
-        return self.run_body(frame, body)
+        ends = any(isinstance(thing, Val) and self.known(thing.id) is not None for thing in bound.values())
+        if ends:
+            return self.run_body(frame, body)
+        self.active[ref.key] = self.active.get(ref.key, 0) + 1
+        try:
+            return self.run_body(frame, body)
+        finally:
+            self.active[ref.key] -= 1
 
     def run_body(self, frame: Frame, body: Node) -> Thing:
         """Lowers a body in a frame of its own and returns the value that it returns."""

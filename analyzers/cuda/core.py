@@ -64,6 +64,8 @@ class Core:
         self.params: dict[str, int] = {}
         self.globals: dict[tuple[str, int], Thing] = {}
         self.shared_members: dict[tuple[int, str], int] = {}
+        self.active: dict[tuple[str, int], int] = {}
+        """How often each function is being inlined right now."""
         self.rows_are_warps = False
         """Every launch has blocks of 32 threads in x, and one or more rows of them in y."""
         self.tmem_allocations: list[int] = []

@@ -98,6 +98,9 @@ class LibraryCalls(Calls):
                 return made
         if "numeric_limits" in name:
             return self._limit(last, targs)
+        static = self._atom_member(name, args)
+        if static is not None:
+            return static
         entry = self.library.function(name)
         self.current_call = node
         if entry is not None:
@@ -633,6 +636,39 @@ class LibraryCalls(Calls):
             return self._atom_call("mma", "mma", {}, entry, args)
         return self._plain_copy(entry, args)
 
+    def _atom_member(self, name: str, args: list[Thing]) -> Thing | None:
+        """`SM90_TMA_LOAD_2D::copy(map, barrier, hint, destination, coordinates…)` and `SM90_64x…::fma(…)`."""
+        scope, _, last = name.rpartition("::")
+        if last not in ("copy", "fma") or not scope or not args:
+            return None
+        prefetch = scope.endswith("::PREFETCH")
+        found = self.library.atom(scope.removesuffix("::PREFETCH"))
+        if found is None or found[0].role != ("copy" if last == "copy" else "mma"):
+            return None
+        atom, match = found
+        attrs: dict[str, AttrValue] = {**atom.attrs, **atom_attributes(match.groupdict()), "atom": match.group()}
+        values = [self.operand(arg).id for arg in args]
+        if atom.kind == "mma":
+            index = self.emit(Kind.MMA, "mma", values[:3], attrs, None, None)
+            for arg in args:
+                if isinstance(arg, SlotRef) and attrs.get("instr") != "tcgen05":
+                    self.write(arg, Val(self.emit(Kind.ITEM, "", (index,), {"index": 0}, arg.type.dtype), arg.type))
+            return VOID
+        if atom.op != "tma":
+            operands = values[:2] if atom.kind != "copy" else [values[1] if len(values) > 1 else NONE, values[0]]
+            self.emit(Kind(atom.kind), atom.op, operands, attrs, None, None)
+            return VOID
+        if prefetch:
+            attrs["direction"] = "prefetch"
+            self.emit(Kind.COPY, "tma", values, attrs, None, None)
+        elif attrs.get("direction") == "load":
+            place = 4 if attrs.get("multicast") else 3
+            target = values[place] if len(values) > place else NONE
+            self.emit(Kind.COPY, "tma", (target, values[0], *values[place + 1 :], *values[1:2]), attrs, None, None)
+        else:
+            self.emit(Kind.COPY, "tma", values, attrs, None, None)
+        return VOID
+
     def _labels(self, thing: Thing) -> tuple[str, ...]:
         type_ = self.static_type(thing)
         return (*type_.atoms, type_.name) if type_.name else type_.atoms
@@ -747,7 +783,7 @@ def atom_attributes(groups: Mapping[str, str | None]) -> dict[str, AttrValue]:
     for key, text in groups.items():
         if text is None:
             continue
-        if key in ("m", "n", "k"):
+        if key in ("m", "n", "k", "rank"):
             found[key] = int(text)
         elif key in ("acc", "a", "b"):
             dtype = _ATOM_TYPES.get(text.lower())

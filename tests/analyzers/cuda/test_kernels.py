@@ -441,3 +441,27 @@ def test_c_linkage_exports() -> None:
         "__global__ void other(float* x) { x[0] = 1; }\nstatic void run(float* x) { other<<<1, 1>>>(x); }"
     )
     assert {one.name: one.reach for one in found.kernels} == {"k": Reach.EXPORTED, "other": Reach.LAUNCHED}
+
+
+def test_recursion_is_followed_where_constants_end_it_and_a_few_times_elsewhere() -> None:
+    k = view(
+        "template <int N> __device__ float f(float a) { if constexpr (N > 0) return f<N - 1>(a * 2.f); return a; }\n"
+        "__device__ int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }\n"
+        "__global__ void k(float* x, int n) { x[gcd(n, 12)] = f<9>(x[0]); }"
+    )
+    assert len(ops(k, Kind.ELEMENTWISE, name="mul")) == 9
+    assert only(k, Kind.CALL).attrs["recursive"] is True
+    assert k.body.unresolved == ()
+
+
+def test_lambda_templates_packs_and_deduced_classes() -> None:
+    k = view(
+        "template <typename F> struct Ring { F func; __device__ explicit Ring(F&& f) : func(f) {}\n"
+        " __device__ auto operator[](int i) { return func(i); } };\n"
+        "template <int... I, typename F> __device__ void each(std::integer_sequence<int, I...>, F&& f) {\n"
+        " (f.template operator()<I>(), ...); }\n"
+        "__global__ void k(float* x) { auto ring = Ring([&](int i) { return x + i * 8; });\n"
+        " each(std::make_integer_sequence<int, 3>{}, [&]<int I>() { ring[I][I] = 1.f; }); }"
+    )
+    assert len(ops(k, Kind.STORE)) == 3
+    assert {k.pointer(op.args[0]) for op in ops(k, Kind.STORE)} == {"x"}

@@ -296,3 +296,16 @@ def test_tables_hold_no_name_twice() -> None:
         for name, found in table.items():
             scopes = [scope for scope, _ in found]
             assert len(scopes) == len(set(scopes)), name
+
+
+def test_static_members_of_copy_atoms() -> None:
+    k = with_includes(
+        "#include <cute/arch/copy_sm90_tma.hpp>",
+        "__shared__ float s[64]; __shared__ uint64_t bar;"
+        "cute::SM90_TMA_LOAD_2D::copy(&map, &bar, 0ull, s, n, 8); cute::SM90_TMA_STORE_2D::copy(&map, s, n, 8);",
+        "const __grid_constant__ CUtensorMap map, int n",
+    )
+    load, store = ops(k, Kind.COPY)
+    assert [k.op(arg).name for arg in load.args[:2]] == ["s", "map"]
+    assert (load.attrs["rank"], load.attrs["direction"]) == (2, "load")
+    assert [k.op(arg).name for arg in store.args[:2]] == ["map", "s"]

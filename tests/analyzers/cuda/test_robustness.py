@@ -139,6 +139,10 @@ HOSTILE = {
     "conditionals": "#if X\n" * 20_000,
     "macros": "#define A(x) B(x) B(x)\n#define B(x) C(x) C(x)\n#define C(x) A(x)\n" + "A(A(A(1)))\n" * 50,
     "recursion": "__device__ float f(float a) { return f(a) + f(a + 1); }\n" + BODY.format("x[0] = f(x[1]);"),
+    "doubling templates": (
+        "template <int N> __device__ float f(float a) { if constexpr (N > 0) return f<N - 1>(a) + f<N - 1>(a + 1);\n"
+        " return a; }\n" + BODY.format("x[0] = f<20>(x[1]);")
+    ),
     "recursive templates": (
         "template <int N> struct S { using T = typename S<N + 1>::T; static constexpr int V = S<N + 1>::V; };\n"
         + BODY.format("x[0] = S<0>::V;")
@@ -162,7 +166,7 @@ def test_hostile_sources_end_soon(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("else", "nested deeper than"), ("recursion", "more than"), ("branches", "nested deeper than")],
+    [("else", "nested deeper than"), ("doubling templates", "more than"), ("branches", "nested deeper than")],
 )
 def test_what_was_cut_is_a_problem_of_its_kernel(name: str, text: str) -> None:
     problem = program(HOSTILE[name]).problems[0]
