@@ -21,6 +21,21 @@ from d2k.spec.facts import (
     Variant,
 )
 
+POINTER_ARITHMETIC = (
+    Kind.ELEMENTWISE,
+    Kind.PHI,
+    Kind.SHAPE,
+    Kind.CAST,
+    Kind.DESCRIPTOR,
+    Kind.ITEM,
+    Kind.CONTROL,
+)
+
+
+def is_root(op: Op) -> bool:
+    """An argument or an array: what an address begins with."""
+    return op.kind is Kind.ALLOC or (op.kind is Kind.PARAM and not op.attrs.get("constexpr"))
+
 
 class BodyGraph:
     """The structure of one body, whatever its constants: who uses a value and what a value is computed from."""
@@ -28,6 +43,7 @@ class BodyGraph:
     def __init__(self, body: Body) -> None:
         self.body = body
         self._slices: dict[int, frozenset[int]] = {}
+        self._roots: dict[int, tuple[int, ...]] = {}
         self._reads: dict[int, frozenset[str]] = {}
 
     @cached_property
@@ -75,6 +91,12 @@ class BodyGraph:
         if value not in self._slices:
             self._slices[value] = frozenset(self.walk(value, lambda _: True))
         return self._slices[value]
+
+    def roots(self, address: int) -> tuple[int, ...]:
+        if address not in self._roots:
+            walk = self.walk(address, lambda op: op.kind in POINTER_ARITHMETIC)
+            self._roots[address] = tuple(sorted(value for value in walk if is_root(self.body.ops[value])))
+        return self._roots[address]
 
     def reads(self, value: int) -> frozenset[str]:
         """Names of the parameters that folding `value` may look at."""
@@ -178,13 +200,10 @@ class BodyView:
     def roots(self, address: int) -> tuple[int, ...]:
         """PARAM and ALLOC values that an address, array or descriptor is derived from; indices through
         memory are not followed."""
-        arithmetic = (Kind.ELEMENTWISE, Kind.PHI, Kind.SHAPE, Kind.CAST, Kind.DESCRIPTOR, Kind.ITEM, Kind.CONTROL)
-        found = [v for v in self.walk(address, lambda op: op.kind in arithmetic) if self.is_root(v)]
-        return tuple(sorted(found))
+        return self.graph.roots(address)
 
     def is_root(self, value: int) -> bool:
-        op = self.op(value)
-        return op.kind is Kind.ALLOC or (op.kind is Kind.PARAM and not op.attrs.get("constexpr"))
+        return is_root(self.op(value))
 
 
 class KernelView(BodyView):
