@@ -10,6 +10,7 @@ from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.accesses import HALF
 from d2k.analyzers.patterns.known import moves_all_memory
 from d2k.analyzers.patterns.lanes import Lanes, axis, lanes
+from d2k.spec.facts import Kind
 from d2k.spec.finding import Reason, Status
 
 
@@ -24,7 +25,7 @@ def detect(kernel: KernelView) -> Detection:
     if open_ones and moved + sum(one.access.elements for one in open_ones) >= HALF * total:
         place = _place(kernel, open_ones[0], "the strides are arguments")
         return Undecided("no launch in this file says which stride is one", (place,))
-    if not found and not moves_all_memory(kernel):
+    if not found and kernel.values(Kind.CALL) and not moves_all_memory(kernel):
         return Undecided("memory is moved by calls into code that was not given")
     if not found:
         return Miss(detail="neighbouring lanes move nothing of their own")
