@@ -178,8 +178,8 @@ class Host(Lowering):
         return super().inline(func, call, node)
 
     def _note_memo(self, func: Func) -> None:
-        """A function whose results are remembered: its decorator as a call that spans the function."""
-        if isinstance(func.node, ast.Lambda) or func.module is not self.module:
+        """A function whose results are remembered by argument: its decorator as a call that spans the function."""
+        if isinstance(func.node, ast.Lambda) or func.module is not self.module or not parameters(func.node):
             return
         for decorator in func.node.decorator_list:
             named = decorator.func if isinstance(decorator, ast.Call) else decorator
