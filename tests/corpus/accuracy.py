@@ -84,7 +84,7 @@ def analysed(package: str, path: str, kernel: str) -> tuple[Finding, ...]:
 
 def _part(whole: Program, kernel: str) -> Program:
     """The host functions that launch `kernel` with all that they launch; the whole file if nobody does."""
-    hosts = _launchers(one for one in whole.kernels if one.name == kernel)
+    hosts = _launchers(one for one in whole.kernels if _is_of(one.name, kernel))
     if not hosts:
         return whole
     return msgspec.structs.replace(
@@ -100,12 +100,17 @@ def _launchers(kernels: Iterable[Kernel]) -> frozenset[str]:
 
 def status(finding: Finding, kernel: str) -> Status:
     """The finding's status for one kernel; properties of the whole program have one for all."""
-    if any(one.kernel in ("", kernel) for one in finding.instances):
+    if any(_is_of(one.kernel, kernel) for one in finding.instances):
         return Status.PRESENT
-    own = [one.status for one in finding.lacks if one.kernel in ("", kernel)]
+    own = [one.status for one in finding.lacks if _is_of(one.kernel, kernel)]
     if own:
         return Status.UNKNOWN if Status.UNKNOWN in own else Status.ABSENT
     return Status.ABSENT if finding.status is Status.PRESENT else finding.status
+
+
+def _is_of(found: str, kernel: str) -> bool:
+    """A finding on the whole program, or on the kernel; one made inside a function is named after both."""
+    return found in ("", kernel) or found.endswith(f".{kernel}")
 
 
 def cases(found: Iterable[Label]) -> Iterator[Case]:
