@@ -87,7 +87,20 @@ def _products(kernel: KernelView, sums: tuple[_Sum, ...]) -> Iterator[Accumulati
     for value in kernel.values(Kind.MMA):
         dtype = kernel.op(value).attrs.get("acc_dtype")
         role = "state" if value in states or _joins(kernel, value, states) else "dot"
-        yield Accumulation(value, role, dtype if isinstance(dtype, str) else precision(kernel, value))
+        known = dtype if isinstance(dtype, str) else precision(kernel, value)
+        yield Accumulation(value, role, _integer(kernel, value) or known)
+
+
+def _integer(kernel: KernelView, value: int) -> str | None:
+    """The integer type of what a product is added to: its operands are integers then, whatever the loads say."""
+    for at in flow(kernel).forward((value,), lambda op: op.kind is Kind.SHAPE):
+        for user in kernel.users(at):
+            op = kernel.op(user)
+            if op.kind is Kind.ELEMENTWISE and op.name == "add":
+                types = {precision(kernel, arg) for arg in op.args if arg != at}
+                if types and types <= INTEGERS:
+                    return next(iter(types))
+    return None
 
 
 def _joins(kernel: KernelView, value: int, states: frozenset[int]) -> bool:

@@ -112,8 +112,13 @@ def _applied(view: BodyView, one: _Sigmoidal) -> Iterator[Activation]:
             op = view.op(user)
             if op.kind is Kind.ELEMENTWISE and op.name in ("mul", "fma") and value in op.args[:2]:
                 other = op.args[1] if op.args[0] == value else op.args[0]
-                if not isinstance(view.fold(other), (int, float)):
+                if not isinstance(view.fold(other), (int, float)) and not _is_own(view, one.value, other):
                     yield _activation(view, one, user, other, own)
+
+
+def _is_own(view: BodyView, sigmoidal: int, factor: int) -> bool:
+    """The factor is made of the s-shaped function itself and nothing else, as in s * (1 - s): its derivative."""
+    return leaves(view, factor) == {sigmoidal}
 
 
 def _activation(view: BodyView, one: _Sigmoidal, value: int, other: int, own: frozenset[int]) -> Activation:

@@ -29,9 +29,10 @@ class Extent:
 
 def extents(view: BodyView) -> Iterator[Extent]:
     """Scalars read at the number of the block that bound its loop, or that end it early."""
-    loads = tuple(value for value in view.values(Kind.LOAD) if _is_scalar(view, value))
-    if not loads:
+    scalars = tuple(value for value in view.values(Kind.LOAD) if _is_scalar(view, value))
+    if not scalars:
         return
+    loads = tuple(value for value in scalars if rests_on_tile(view, view.op(value).args[0]))
     pairs = _pairs(view, loads)
     for index, loop in enumerate(view.body.loops):
         bounds = [
@@ -41,19 +42,14 @@ def extents(view: BodyView) -> Iterator[Extent]:
             if load in bounds and walked(view, index):
                 source = "offsets" if load in pairs else "lengths"
                 yield Extent(load, source, loop.stop if loop.stop != NONE else load, "bounds the loop")
-    yield from _early(view, loads, pairs)
+    yield from _early(view, scalars, pairs)
     yield from _listed_tiles(view, loads)
 
 
 def _is_scalar(view: BodyView, load: int) -> bool:
     """Read at an index that is the same for the whole block, from memory outside it."""
     op = view.op(load)
-    return (
-        flow(view).is_fetch(load)
-        and not differs_within(view, op.args[0])
-        and rests_on_tile(view, op.args[0])
-        and op.shape in ((), None)
-    )
+    return flow(view).is_fetch(load) and not differs_within(view, op.args[0]) and op.shape in ((), None)
 
 
 def _pairs(view: BodyView, loads: tuple[int, ...]) -> frozenset[int]:

@@ -30,7 +30,15 @@ class Reuse:
 
 def reuses(view: BodyView) -> tuple[Reuse, ...]:
     """Every fetch that serves more than one result, in program order."""
-    found = (*_matrix(view), *_dots(view), *_tables(view), *_copies(view), *_layouts(view), *_neighbours(view))
+    found = (
+        *_matrix(view),
+        *_dots(view),
+        *_tables(view),
+        *_copies(view),
+        *_layouts(view),
+        *_neighbours(view),
+        *_both_ways(view),
+    )
     return tuple(sorted(found, key=lambda one: (one.fetch, one.use)))
 
 
@@ -215,6 +223,53 @@ def _layouts(view: BodyView) -> Iterator[Reuse]:
         ]
         if targets[0] - targets[1] and targets[1] - targets[0]:
             yield Reuse(fetch, 2, turned[0], "written in two layouts")
+
+
+def _both_ways(view: BodyView) -> Iterator[Reuse]:
+    """A fetched tile that is summed along one axis for its rows and along the other for its columns.
+
+    Sums of a row that only prepare its own elements, as in a normalisation, are one use after the other.
+    """
+    data = flow(view)
+    ends = set(data.outputs())
+    for fetch in view.values(Kind.LOAD, Kind.COPY):
+        dims = view.dims(fetch)
+        if not data.is_fetch(fetch) or not is_tile(view, fetch) or dims is None or view.values(Kind.MMA):
+            continue
+        made = frozenset(data.forward((fetch,), lambda op: op.kind in POINTWISE))
+        axes: dict[int, int] = {}
+        for at in made:
+            for user in view.users(at):
+                op = view.op(user)
+                axis = op.attrs.get("axis")
+                if op.kind is Kind.REDUCE and op.name == "sum" and isinstance(axis, int) and dims:
+                    shape = view.op(op.args[0]).shape
+                    if (
+                        view.op(user).loop == view.op(fetch).loop
+                        and shape is not None
+                        and len(shape) == len(dims)
+                        and ends & set(data.forward((user,)))
+                    ):
+                        axes.setdefault(axis % len(dims), user)
+        axes |= _over_rows(view, fetch, made)
+        if len(axes) >= 2:
+            yield Reuse(fetch, 2, max(axes.values()), "summed for its row and for its column")
+
+
+def _over_rows(view: BodyView, fetch: int, made: frozenset[int]) -> dict[int, int]:
+    """The fetched rows, one in each iteration, are added up element by element: {-1: the sum}."""
+    data = flow(view)
+    for loop in view.loops_of(fetch)[:1]:
+        for carried in view.loop(loop).carried:
+            dims = view.dims(fetch)
+            if not dims or carried.next not in made or view.dims(carried.phi) != dims:
+                continue
+            if carried.phi in data.back((carried.next,), lambda op: op.kind in POINTWISE):
+                return {-1: carried.next}
+    return {}
+
+
+POINTWISE = frozenset({Kind.ELEMENTWISE, Kind.CAST, Kind.SHAPE, Kind.PHI, Kind.LOAD, Kind.ITEM})
 
 
 def _turns(op: Op) -> bool:

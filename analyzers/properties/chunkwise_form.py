@@ -17,7 +17,7 @@ from d2k.analyzers.patterns.exponent import difference
 from d2k.analyzers.patterns.matmul import products
 from d2k.analyzers.patterns.states import states
 from d2k.analyzers.patterns.triangles import triangles
-from d2k.spec.facts import Kind
+from d2k.spec.facts import NONE, Kind
 from d2k.spec.finding import FoundValue, Status
 
 
@@ -51,15 +51,20 @@ def _masked_products(kernel: KernelView) -> Iterator[_Part]:
     probabilities."""
     data = flow(kernel)
     made = {one.value: one for one in products(kernel)}
-    if len(made) < 2:
-        return  # a chunk's output has a part from inside and one from the state
     for one in triangles(kernel):
         behind = tuple(data.back((one.source,), lambda op: op.kind in ELEMENTS))
         decayed = any(data.is_fetch(at) for at in behind) and any(_is_decay(kernel, at) for at in behind)
         if not decayed and not any(at in made for at in behind):
             continue
+        if len(made) < 2 and not decayed:
+            continue  # a chunk's output has a part from inside and one from the state
         after = frozenset(data.forward((one.value,), lambda op: op.kind in ELEMENTS))
         if any(kernel.op(at).kind is Kind.ELEMENTWISE and kernel.op(at).name in ("exp", "exp2") for at in after):
+            continue
+        operands = {side for at in behind if at in made for side in (made[at].a, made[at].b) if side != NONE}
+        if _is_weighed(kernel, operands) and data.outputs() and set(data.outputs()) & after:
+            text = "decayed scores of a chunk masked to a triangle, then stored"
+            yield _Part(kernel, one.value, text, _side(kernel, one.value))
             continue
         multiplied = next((each for each in made.values() if {each.a, each.b} & after), None)
         if multiplied is not None:
@@ -74,7 +79,22 @@ def _is_decay(kernel: KernelView, value: int) -> bool:
     if op.kind is not Kind.ELEMENTWISE or op.name not in ("exp", "exp2"):
         return False
     terms = difference(kernel, op.args[0])
+    if any(kernel.op(at).kind is Kind.MMA for at in flow(kernel).back((op.args[0],), lambda op: op.kind in ELEMENTS)):
+        return False  # scores less their log-sum-exp are probabilities
     return bool(terms.plus) and bool(terms.minus)
+
+
+def _is_weighed(kernel: KernelView, operands: set[int]) -> bool:
+    """Both sides of a product are scaled by exponentials of fetched sums of log decays."""
+    data = flow(kernel)
+    scaled = 0
+    for side in operands:
+        for at in data.back((side,), lambda op: op.kind in ELEMENTS):
+            op = kernel.op(at)
+            if op.kind is Kind.ELEMENTWISE and op.name in ("exp", "exp2") and data.fetches(at):
+                scaled += 1
+                break
+    return scaled >= 2
 
 
 ELEMENTS = frozenset({Kind.ELEMENTWISE, Kind.CAST, Kind.SHAPE, Kind.PHI, Kind.LOAD, Kind.ITEM})

@@ -55,6 +55,7 @@ def _powers(kernel: KernelView) -> Iterator[int]:
     """Powers of two of data: not of whole numbers, of indices alone, or inside a sigmoid."""
     data = flow(kernel)
     logistic = frozenset(at for value in sigmoids(kernel) for at in data.back((value,), _near))
+    logistic |= frozenset(_softplus(kernel))
     for value in kernel.values(Kind.ELEMENTWISE, name="exp2"):
         if value in logistic or not kernel.users(value):
             continue
@@ -63,6 +64,19 @@ def _powers(kernel: KernelView) -> Iterator[int]:
             continue
         if any(data.is_fetch(at) or kernel.op(at).kind is Kind.MMA for at in behind):
             yield value
+
+
+def _softplus(kernel: KernelView) -> Iterator[int]:
+    """Exponentials in log(1 + exp(x)): an activation, with no scale to merge a factor into."""
+    data = flow(kernel)
+    for value in kernel.values(Kind.ELEMENTWISE, name="exp2"):
+        for user in kernel.users(value):
+            op = kernel.op(user)
+            if op.name == "add" and any(kernel.fold(arg) == 1 for arg in op.args):
+                if any(kernel.op(at).name in ("log", "log2") for one in data.consumers(user) for at in (one,)):
+                    yield value
+            elif op.name == "log1p":
+                yield value
 
 
 def _is_decay(kernel: KernelView, exponent: int) -> bool:

@@ -41,7 +41,24 @@ def detect(kernel: KernelView) -> Detection:
             name = kernel.op(value).attrs.get("dtype_of")
             detail = f"converts to the element type of {name}, which is not known here; values are kept below {limit}"
             return Undecided(detail, (Evidence(kernel.place(value), "a conversion"),))
+    for value in unnamed:
+        if _is_clamped(kernel, value):
+            detail = "values are kept between two bounds and converted to a type that is not known here"
+            return Undecided(detail, (Evidence(kernel.place(value), "a conversion"),))
     return _miss(kernel)
+
+
+def _is_clamped(kernel: KernelView, value: int) -> bool:
+    """Right in front of the conversion stands a clamp, or a minimum of a maximum."""
+    op = kernel.op(kernel.strip(kernel.op(value).args[0]))
+    if op.kind is not Kind.ELEMENTWISE:
+        return False
+    if op.name == "clamp":
+        return True
+    inner = [kernel.op(kernel.strip(arg)) for arg in op.args]
+    return op.name in ("min", "max") and any(
+        one.kind is Kind.ELEMENTWISE and {one.name, op.name} == {"min", "max"} for one in inner
+    )
 
 
 def _is_hardware(kernel: KernelView, value: int, target: str) -> bool:

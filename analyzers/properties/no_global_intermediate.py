@@ -15,7 +15,7 @@ from d2k.analyzers.patterns.contraction import contractions
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.exponent import difference, exponentials
 from d2k.analyzers.patterns.gradients import jacobians, probabilities
-from d2k.analyzers.patterns.loops import moves, where
+from d2k.analyzers.patterns.loops import index_cone, moves, where
 from d2k.analyzers.patterns.softmax import running_softmaxes
 from d2k.analyzers.patterns.tiles import differs_within
 from d2k.spec.facts import NONE, Kind, Op
@@ -164,14 +164,28 @@ def _is_added(op: Op) -> bool:
 
 
 def _is_read(kernel: KernelView, place: int, loop: int) -> bool:
-    """A row number in the address comes from a list of row numbers that the loop goes through."""
+    """A row number in the address comes from a list of row numbers that the loop goes through.
+
+    A list that is the same for all blocks gives an order of terms, no rows of one's own.
+    """
     if place == NONE:
         return False
     kinds = (Kind.ELEMENTWISE, Kind.CAST, Kind.SHAPE, Kind.PHI, Kind.CONTROL)
     return any(
-        kernel.op(at).kind is Kind.LOAD and loop in kernel.loops_of(at) and moves(kernel, kernel.op(at).args[0], loop)
+        kernel.op(at).kind is Kind.LOAD
+        and loop in kernel.loops_of(at)
+        and moves(kernel, kernel.op(at).args[0], loop)
+        and _is_of_block(kernel, kernel.op(at).args[0], loop)
         for at in kernel.walk(place, lambda op: op.kind in kinds)
     )
+
+
+def _is_of_block(kernel: KernelView, place: int, loop: int) -> bool:
+    """The place, or where the loop begins, depends on which block it is, or on what it reads."""
+    kinds = (Kind.BLOCK_INDEX, Kind.LOAD, Kind.THREAD_INDEX)
+    one = kernel.loop(loop)
+    cones = (index_cone(kernel, at) for at in (place, one.start) if at != NONE)
+    return any(kernel.op(at).kind in kinds for cone in cones for at in cone)
 
 
 _ATTENTION = """

@@ -13,6 +13,8 @@ from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.accesses import HALF, STREAMING, Access, accesses, by_tensor
 from d2k.analyzers.patterns.arguments import element_type
 from d2k.analyzers.patterns.languages import is_triton
+from d2k.analyzers.patterns.loops import LESS, index_cone
+from d2k.analyzers.patterns.numbering import numbering
 from d2k.analyzers.patterns.widths import Width, element_bits, width
 from d2k.spec.facts import Kind
 from d2k.spec.finding import FoundValue, Reason, Status
@@ -81,9 +83,27 @@ def _is_wide(kernel: KernelView, one: _Wide) -> bool | None:
         return found.contiguous
     if found.bits is not None:
         return found.bits >= SHORT
-    if found.run is None or found.least >= SHORT:
+    if found.run is None:
+        return None if _is_whole_feature(kernel, one.access.value) else True
+    if found.least >= SHORT:
         return True
     return None if found.run > 1 else False
+
+
+def _is_whole_feature(kernel: KernelView, access: int) -> bool:
+    """One row of a tile whose extent is the feature's own, which is as often as not that of one head: no bound
+    cuts it off, as one does with a block that is chosen to cover rows of many elements."""
+    shape = [dim for dim in kernel.op(kernel.op(access).args[0]).shape or () if kernel.fold_int(dim) != 1]
+    if len(shape) != 1 or kernel.op(kernel.strip(shape[0])).kind is not Kind.PARAM:
+        return False
+    numbers = numbering(kernel)
+    extent = numbers.number(shape[0])
+    ranges = {at for at in kernel.values(Kind.ARANGE) if numbers.number(kernel.op(at).args[1]) == extent}
+    for value in kernel.values(Kind.ELEMENTWISE, name=LESS):
+        for index, bound in (kernel.op(value).args[:2], kernel.op(value).args[1::-1]):
+            if ranges & set(index_cone(kernel, index)) and numbers.number(bound) != extent:
+                return False
+    return True
 
 
 def _is_vector(kernel: KernelView, access: Access, bits: int) -> bool:

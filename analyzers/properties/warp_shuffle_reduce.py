@@ -12,6 +12,7 @@ from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.butterflies import butterflies
 from d2k.analyzers.patterns.contiguity import access_steps
 from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.loops import arithmetic
 from d2k.analyzers.patterns.mentions import mentioned
 from d2k.spec.facts import Kind, Op
 from d2k.spec.finding import FoundValue, Reason, Status
@@ -40,6 +41,8 @@ def detect(kernel: KernelView) -> Detection:
     found = dict(_instructions(kernel))
     unsure: list[int] = []
     for value in kernel.values(Kind.REDUCE, Kind.SCAN):
+        if _only_places(kernel, value):
+            continue
         verdict = _across_lanes(kernel, value)
         if verdict:
             op = kernel.op(value)
@@ -65,6 +68,17 @@ def _instructions(kernel: KernelView) -> Iterator[tuple[int, str]]:
         method = name.rsplit(".", 1)[-1]
         if method in LIBRARY and any(one in name for one in CLASSES):
             yield value, LIBRARY[method]
+
+
+def _only_places(kernel: KernelView, value: int) -> bool:
+    """The sum is an offset, added up from a few counts: it goes into addresses and bounds and into no result."""
+    if kernel.op(value).kind is not Kind.REDUCE or kernel.op(value).name != "sum":
+        return False
+    made = frozenset(kernel.flows_to(value, arithmetic))
+    accesses = [at for at in made if kernel.op(at).kind in (Kind.LOAD, Kind.STORE, Kind.ATOMIC)]
+    moved = any(arg in made for at in accesses for arg in flow(kernel).operands(at))
+    other = any(not arithmetic(kernel.op(at)) and at not in accesses and at != value for at in made)
+    return bool(accesses) and not moved and not other
 
 
 def _across_lanes(kernel: KernelView, value: int) -> bool | None:
