@@ -240,6 +240,9 @@ class Expressions(Types):
                 trait = self._trait(node.name, args)
                 if trait is not None:
                     return trait
+            number = self.library_constant(node.name) if args is None else None
+            if number is not None:
+                return Val(self.const(number), INT if number < 1 << 31 else U64)
             if node.name in ("max", "min", "lowest", "infinity") and scope.name == "numeric_limits":
                 return External(node.dotted, args or ())
             return External(node.dotted, args or ())
@@ -253,6 +256,9 @@ class Expressions(Types):
                 return thing
         if node.name == "value" and owner.integral is not None:
             return self.int_val(owner.integral)
+        number = self.library_constant(node.name) if args is None and owner.instance is None else None
+        if number is not None:
+            return Val(self.const(number), INT if number < 1 << 31 else U64)
         if owner.dtype is None and not owner.pointer and node.targs is None and self._looks_constant(node.name):
             # a constant of a class that was not given, such as Traits::kStages
             return Val(self.param(node.dotted, INT, {"constexpr": True}), INT)
@@ -276,8 +282,15 @@ class Expressions(Types):
             if self.frame.this is not None:
                 return self.frame.this
             return Val(self.emit(Kind.CALL, "this", (), {"value": True}, None, None))
+        number = self.library_constant(name)
+        if number is not None:
+            return Val(self.const(number), INT if number < 1 << 31 else U64)
         type_ = builtin(name)
         return type_ if type_ is not None else External(name)
+
+    def library_constant(self, name: str) -> int | None:
+        """A number that a library has a name for."""
+        return None
 
     def _literal(self, node: Literal) -> Thing:
         if node.dtype == "":

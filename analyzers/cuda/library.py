@@ -23,8 +23,8 @@ An entry names functions and says which operation a call is:
                array); element (the element type of the result is that of the first template argument)
 
 A table's `needs` are words of which a source must contain one for the table to apply: its names may be common ones.
-For methods the object is argument 0. Atoms name types of CUTLASS and CuTe by a pattern; groups of the pattern m, n, k,
-acc, a, b become attributes.
+For methods the object is argument 0. `constants` are the library's own names for numbers. Atoms name types of CUTLASS
+and CuTe by a pattern; groups of the pattern m, n, k, acc, a, b become attributes.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     functions: tuple[Entry, ...] = ()
     methods: tuple[Entry, ...] = ()
     atoms: tuple[Atom, ...] = ()
+    constants: dict[str, int] = {}
     needs: tuple[str, ...] = ()
     note: str = ""
 
@@ -85,8 +86,11 @@ class Library:
     def __init__(self, tables: tuple[Table, ...]) -> None:
         self.functions: dict[str, list[tuple[str, Entry]]] = {}
         self.methods: dict[str, list[tuple[str, Entry]]] = {}
+        self.constants: dict[str, int] = {}
         self._atoms: list[tuple[re.Pattern[str], Atom]] = []
         self._known_atoms: dict[str, tuple[Atom, re.Match[str]] | None] = {}
+        for table in reversed(tables):
+            self.constants.update(table.constants)
         for table in tables:
             self._atoms.extend((re.compile(atom.pattern), atom) for atom in table.atoms)
             for entries, into in ((table.functions, self.functions), (table.methods, self.methods)):
@@ -122,20 +126,21 @@ def _find(table: dict[str, list[tuple[str, Entry]]], dotted: str) -> Entry | Non
 
 
 @cache
-def _tables() -> tuple[Table, ...]:
+def tables() -> tuple[Table, ...]:
+    """All tables that come with the analyzer."""
     folder = Path(__file__).parent / "wrappers"
     return tuple(msgspec.json.decode(path.read_bytes(), type=Table) for path in sorted(folder.glob("*.json")))
 
 
 @cache
 def _built_in(chosen: tuple[int, ...]) -> Library:
-    tables = _tables()
-    return Library(tuple(tables[position] for position in chosen))
+    known = tables()
+    return Library(tuple(known[position] for position in chosen))
 
 
 def built_in(texts: tuple[str, ...]) -> Library:
     """The tables of the libraries that sources may use: those whose `needs` they name."""
-    return _built_in(tuple(i for i, table in enumerate(_tables()) if _applies(table, texts)))
+    return _built_in(tuple(i for i, table in enumerate(tables()) if _applies(table, texts)))
 
 
 def _applies(table: Table, texts: tuple[str, ...]) -> bool:
@@ -144,15 +149,15 @@ def _applies(table: Table, texts: tuple[str, ...]) -> bool:
 
 def with_user_tables(paths: tuple[Path, ...], texts: tuple[str, ...]) -> tuple[Library, tuple[str, ...]]:
     """Tables for sources: the user's before the built-in ones, and what is wrong with files that cannot be used."""
-    tables: list[Table] = []
+    found: list[Table] = []
     problems: list[str] = []
     for path in paths:
         try:
-            tables.append(msgspec.json.decode(path.read_bytes(), type=Table))
+            found.append(msgspec.json.decode(path.read_bytes(), type=Table))
         except OSError:
             continue
         except msgspec.MsgspecError as error:
             problems.append(f"{path}: not a table of wrappers: {error}")
-    if not tables:
+    if not found:
         return built_in(texts), tuple(problems)
-    return Library((*tables, *(one for one in _tables() if _applies(one, texts)))), tuple(problems)
+    return Library((*found, *(one for one in tables() if _applies(one, texts)))), tuple(problems)

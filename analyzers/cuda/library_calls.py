@@ -46,6 +46,14 @@ _FUNCTORS = {
     "argmax": "argmax",
     "argmin": "argmin",
 }
+_TILE_TYPES = {
+    "_bf": "bf16",
+    "_hf": "f16",
+    "_fl": "f32",
+    "_fp8e4m3": "f8e4m3",
+    "_fp8e5m2": "f8e5m2",
+    "_fp4_2": "f4e2m1",
+}
 _ATOM_TYPES = {
     "f32": "f32",
     "f16": "f16",
@@ -78,6 +86,9 @@ class LibraryCalls(Calls):
     current_call: Call
     collective_attrs: Mapping[str, AttrValue] | None = None
     """In the kernel of a CUTLASS collective: attributes of its matrix instruction."""
+
+    def library_constant(self, name: str) -> int | None:
+        return self.library.constants.get(name)
 
     def known_library(self, name: str) -> bool:
         return False
@@ -229,6 +240,12 @@ class LibraryCalls(Calls):
                     attrs[key] = found
         type_ = self._result(entry, values, targs)
         kind = Kind(entry.kind)
+        if kind is Kind.MMA:
+            for key, at in zip(("a_dtype", "b_dtype"), positions, strict=False):
+                if key not in attrs and isinstance(at, int) and 0 <= at < len(args):
+                    dtype = self._tile_dtype(args[at])
+                    if dtype is not None:
+                        attrs[key] = dtype
         op = self._operation(entry, args, targs)
         if kind is Kind.SHUFFLE:
             uniform = self._uniform(op, operands)
@@ -359,6 +376,12 @@ class LibraryCalls(Calls):
             return self._memcpy(args)
         if access == "passive":
             return self._passive(args)
+        if access == "shared_alloc":
+            return self._shared_tiles(args, targs)
+        if access == "tensor_alloc":
+            index = self.emit(Kind.ALLOC, "tmem", (), {"space": "tmem"}, None, None)
+            self.tmem_allocations.append(index)
+            return Val(index, targs[0] if targs and isinstance(targs[0], CType) else UNKNOWN_TYPE)
         if access == "fill":
             return self._fill(args)
         if access == "cluster_pointer":
@@ -444,6 +467,24 @@ class LibraryCalls(Calls):
                 values.append(value.id)
         index = self.emit(Kind.SHAPE, "layout", values, {}, None, None)
         return Val(index, CType(name="layout", atoms=tuple(dict.fromkeys(atoms))[:16]))
+
+    def _tile_dtype(self, thing: Thing) -> str | None:
+        """The element type of a register or shared tile, which its class names."""
+        type_ = self.static_type(thing)
+        return type_.dtype or next((one for key, one in _TILE_TYPES.items() if type_.name.endswith(key)), None)
+
+    def _shared_tiles(self, args: list[Thing], targs: tuple[Thing, ...]) -> Thing:
+        """`allocator.allocate<tile, n>()`: an array of n swizzled tiles in shared memory."""
+        tile = targs[0] if targs and isinstance(targs[0], CType) else UNKNOWN_TYPE
+        counts = tuple(one.id for one in targs[1:] if isinstance(one, Val))
+        inner = tuple(one.id for one in tile.args if isinstance(one, Val))
+        dtype = next((one for key, one in _TILE_TYPES.items() if tile.name.endswith(key)), None)
+        attrs: dict[str, AttrValue] = {"space": "shared", "layout": "swizzle", "member": True}
+        within = self.val(args[0]).id
+        index = self.emit(Kind.ALLOC, tile.name or "tile", (within,), attrs, dtype, (*counts, *inner))
+        self.spaces[index] = "shared"
+        known = tuple(self.known_int(one) for one in counts)
+        return ArrayRef(index, (), replace(tile, dims=known, dim_values=counts), "shared", counts)
 
     def _ring(self, entry: Entry, args: list[Thing]) -> Thing:
         """A pipeline state's stage and phase: its count modulo the number of stages, and how often it went around."""

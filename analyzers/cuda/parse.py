@@ -670,7 +670,11 @@ class Converter:
         if inner is None:
             return Block(node.start_byte, ())
         found = self.statement(inner)
-        return _as_declaration(found, node.end_byte) or found if isinstance(found, Binary) else found
+        if isinstance(found, Binary):
+            return _as_declaration(found, node.end_byte) or found
+        if isinstance(found, Assign) and not found.op:
+            return _as_array_reference(found, node.end_byte) or found
+        return found
 
     def _if(self, node: ts.Node) -> Node:
         condition = node.child_by_field_name("condition")
@@ -1169,6 +1173,27 @@ def _as_declaration(node: Binary, end: int) -> Decl | None:
         return None
     style = "(" if args else ""
     return Decl(base.at, end, TypeName(base.at, base), declared.name, None, style, frozenset(), args)
+
+
+def _as_array_reference(node: Assign, end: int) -> Decl | None:
+    """`T (&x)[3] = value;`, which the parser reads as an assignment to an element of a call's result."""
+    dims: list[Node | None] = []
+    target = node.target
+    while isinstance(target, Index) and len(target.args) == 1:
+        dims.append(target.args[0])
+        target = target.base
+    if not dims:
+        return None
+    base: Name | None = None
+    operand: Node | None = None
+    if isinstance(target, Call) and isinstance(target.callee, Name) and target.callee.targs is not None:
+        base, operand = target.callee, target.args[0] if len(target.args) == 1 else None
+    elif isinstance(target, Cast) and target.style == "static":
+        base, operand = target.type.base, target.value
+    if base is None or not isinstance(operand, Unary) or operand.op != "&" or not isinstance(operand.operand, Name):
+        return None
+    type_ = TypeName(base.at, base, reference=True, dims=tuple(reversed(dims)))
+    return Decl(node.at, end, type_, operand.operand.name, node.value, "=", frozenset())
 
 
 def _as_comparison(call: Call) -> Node | None:

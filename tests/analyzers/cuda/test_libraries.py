@@ -10,7 +10,7 @@ from cuda_facts import body_of, kernel, only, ops, program, view
 
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.cuda.frontend import read
-from d2k.analyzers.cuda.library import USER_FILE, built_in
+from d2k.analyzers.cuda.library import USER_FILE, Table, tables
 from d2k.spec.facts import Kind, Reach
 
 CG = "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n"
@@ -290,22 +290,34 @@ def test_a_users_table_with_a_mistake_is_a_problem(tmp_path: Path) -> None:
     assert len(found.kernels) == 1
 
 
-def test_tables_hold_no_name_twice() -> None:
-    library = built_in(("cute cutlass cub cuda:: cooperative_groups wmma kittens",))
-    for table in (library.functions, library.methods):
-        for name, found in table.items():
-            scopes = [scope for scope, _ in found]
-            assert len(scopes) == len(set(scopes)), name
+@pytest.mark.parametrize("table", tables(), ids=lambda table: table.library)
+def test_a_table_holds_no_name_twice(table: Table) -> None:
+    for entries in (table.functions, table.methods):
+        names = [name for entry in entries for name in entry.names]
+        assert len(names) == len(set(names))
 
 
-def test_static_members_of_copy_atoms() -> None:
+@pytest.mark.parametrize("table", tables(), ids=lambda table: table.library)
+def test_kinds_of_a_table_exist(table: Table) -> None:
+    for entry in (*table.functions, *table.methods):
+        for one in entry.ops or (entry,):
+            assert one.access or one.atoms_of or one.kind == "none" or Kind(one.kind)
+
+
+def test_thunderkittens() -> None:
     k = with_includes(
-        "#include <cute/arch/copy_sm90_tma.hpp>",
-        "__shared__ float s[64]; __shared__ uint64_t bar;"
-        "cute::SM90_TMA_LOAD_2D::copy(&map, &bar, 0ull, s, n, 8); cute::SM90_TMA_STORE_2D::copy(&map, s, n, 8);",
-        "const __grid_constant__ CUtensorMap map, int n",
+        '#include "kittens.cuh"\nusing namespace kittens;',
+        "extern __shared__ int raw[]; shared_allocator al((int*)&raw[0]);"
+        "st_bf<64, 128> (&tiles)[3] = al.allocate<st_bf<64, 128>, 3>(); __shared__ semaphore bar;"
+        "rt_fl<16, 128> acc; warp::zero(acc);"
+        "if (warpgroup::groupid() == 0) { tma::load_async(tiles[n % 3], g, {0, n}, bar); }"
+        "for (int i = 0; i < n; ++i) { wait(bar, i & 1); warpgroup::mma_AB(acc, tiles[i % 3], tiles[i % 3]); }"
+        "warpgroup::mma_async_wait<0>();",
+        "int n, float* g",
     )
-    load, store = ops(k, Kind.COPY)
-    assert [k.op(arg).name for arg in load.args[:2]] == ["s", "map"]
-    assert (load.attrs["rank"], load.attrs["direction"]) == (2, "load")
-    assert [k.op(arg).name for arg in store.args[:2]] == ["map", "s"]
+    tile = next(v for v in k.values(Kind.ALLOC) if k.op(v).name == "st_bf")
+    assert (k.dims(tile), k.op(tile).dtype, k.op(tile).attrs["layout"]) == ((3, 64, 128), "bf16", "swizzle")
+    copy, mma = only(k, Kind.COPY), only(k, Kind.MMA)
+    assert copy.attrs["direction"] == "load" and tile in k.roots(copy.args[0])
+    assert mma.attrs["instr"] == "wgmma" and tile in k.roots(mma.args[0])
+    assert any(one.phi == mma.args[2] for one in k.loop(0).carried)
