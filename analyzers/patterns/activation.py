@@ -56,6 +56,58 @@ def sigmoids(view: BodyView) -> tuple[int, ...]:
     return tuple(one.value for one in _sigmoidals(view) if one.name == "sigmoid")
 
 
+def derivatives(view: BodyView) -> Iterator[tuple[int, int]]:
+    """Products s * (1 - s), s * (1 + x * (1 - s)) and 1 - t * t of s-shaped functions, with the function's value."""
+    for one in _sigmoidals(view):
+        same = frozenset(_scaled_versions(view, one.value))
+        for value in same:
+            for user in view.users(value):
+                if _is_complement(view, user, value):
+                    yield from ((one.value, at) for at in _multiplied(view, user, same))
+        if one.name == "tanh":
+            for value in _scaled_versions(view, one.value):
+                op = view.op(value)
+                if (
+                    op.kind is Kind.ELEMENTWISE
+                    and op.name == "mul"
+                    and view.strip(op.args[0]) == view.strip(op.args[1])
+                ):
+                    yield from ((one.value, user) for user in view.users(value) if view.op(user).name == "sub")
+
+
+def _scaled_versions(view: BodyView, value: int) -> Iterator[int]:
+    """The function's value, also converted or multiplied by something."""
+    yield from flow(view).forward(
+        (value,),
+        lambda op: op.kind in (Kind.CAST, Kind.SHAPE) or (op.kind is Kind.ELEMENTWISE and op.name == "mul"),
+    )
+
+
+def _is_complement(view: BodyView, value: int, of: int) -> bool:
+    op = view.op(value)
+    if op.kind is not Kind.ELEMENTWISE or op.name != "sub":
+        return False
+    return op.args[1] == of and view.fold(op.args[0]) == 1
+
+
+def _multiplied(view: BodyView, complement: int, same: frozenset[int]) -> Iterator[int]:
+    """Products of the function, or of something it is multiplied with, and what is made of its complement."""
+    made = frozenset(
+        flow(view).forward(
+            (complement,),
+            lambda op: (
+                op.kind in (Kind.CAST, Kind.SHAPE) or (op.kind is Kind.ELEMENTWISE and op.name in ("mul", "add", "fma"))
+            ),
+        )
+    )
+    for at in sorted(made):
+        op = view.op(at)
+        if op.kind is Kind.ELEMENTWISE and op.name == "mul" and len(op.args) == 2:
+            left, right = op.args
+            if (left in made and right in same - made) or (right in made and left in same - made):
+                yield at
+
+
 def _sigmoidals(view: BodyView) -> Iterator[_Sigmoidal]:
     for value in view.values(Kind.ELEMENTWISE, name=("sigmoid", "tanh", "erf")):
         yield _Sigmoidal(value, view.op(value).args[0], view.op(value).name)

@@ -5,13 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from d2k.analyzers.core.view import BodyView
+from d2k.analyzers.core.view import SITES, BodyView, KernelView, ProgramView
 from d2k.analyzers.patterns.contraction import contractions
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.exponent import difference, exponentials
 from d2k.analyzers.patterns.loops import index_cone
 from d2k.analyzers.patterns.tiles import WITHIN
 from d2k.spec.facts import Kind, Op
+
+BACKWARD = ".backward"
+"""The method of a differentiable function that the framework calls for gradients."""
+
+
+def runs_backward(kernel: KernelView) -> bool:
+    """Every launch stands in the `backward` method of a class, or in a function that only such methods call."""
+    hosts = {host for host, _ in kernel.variant.sites}
+    kernel.reads.add(SITES)
+    return bool(hosts) and all(_is_backward(kernel.program, host) for host in hosts)
+
+
+def _is_backward(program: ProgramView, host: str) -> bool:
+    if host.endswith(BACKWARD):
+        return True
+    callers = {
+        name
+        for name, view in program.hosts.items()
+        if name != host and any(view.op(at).name == host for at in view.values(Kind.HOST_CALL))
+    }
+    return bool(callers) and all(name.endswith(BACKWARD) for name in callers)
 
 
 @dataclass(frozen=True, slots=True)

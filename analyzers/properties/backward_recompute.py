@@ -10,13 +10,22 @@ from dataclasses import dataclass
 
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
+from d2k.analyzers.patterns.activation import derivatives, sigmoids
 from d2k.analyzers.patterns.addresses import indices, memory_of
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.gradients import Probabilities, is_saved, jacobians, less_onehot, probabilities
+from d2k.analyzers.patterns.exponent import exponentials
+from d2k.analyzers.patterns.gradients import (
+    Probabilities,
+    is_saved,
+    jacobians,
+    less_onehot,
+    probabilities,
+    runs_backward,
+)
 from d2k.analyzers.patterns.numbering import numbering
 from d2k.analyzers.patterns.statistics import Statistic, statistics
 from d2k.analyzers.patterns.tiles import differs_within
-from d2k.spec.facts import Kind, Op
+from d2k.spec.facts import NONE, Kind, Op
 from d2k.spec.finding import Status
 
 
@@ -29,13 +38,52 @@ class _Rebuilt:
 
 
 def detect(kernel: KernelView) -> Detection:
-    found = (*_probabilities(kernel), *_rows(kernel))
+    found = (*_probabilities(kernel), *_rows(kernel)) or (*_activations(kernel), *_decays(kernel))
     if not found:
         return Miss(detail="no gradient is made from forward values that are built again")
     stat = next((one.stat for one in found if one.stat != "none"), "none")
-    words = tuple(sorted({one.word for one in found}))
+    words = tuple(sorted({one.word for one in found if one.word}))
     evidence = tuple(Evidence(kernel.place(one.value), one.text) for one in found)[:4]
+    if not words:
+        return (Match(evidence, {"saved_stat": stat}, {"rebuilt": "activations and decays have no word"}),)
     return (Match(evidence, {"rebuilt": words, "saved_stat": stat}),)
+
+
+def _activations(kernel: KernelView) -> Iterator[_Rebuilt]:
+    """The derivative of an activation, from the activation of an input: it was not saved."""
+    data = flow(kernel)
+    stored = frozenset(data.back(data.outputs()))
+    for value, product in derivatives(kernel):
+        if product in stored and data.fetches(value):
+            yield _Rebuilt("", "none", value, "activation built again for its derivative")
+            return
+
+
+def _decays(kernel: KernelView) -> Iterator[_Rebuilt]:
+    """Exponentials and sigmoids of what was fetched, in a kernel that runs for gradients alone, or in a loop that goes
+    back in time over a state."""
+    data = flow(kernel)
+    backward = runs_backward(kernel)
+    returning = frozenset(_returning(kernel)) if not backward else frozenset()
+    stored = frozenset(data.back(data.outputs()))
+    for value in sorted((*exponentials(kernel), *sigmoids(kernel))):
+        if value not in stored or not data.fetches(value, _pointwise):
+            continue
+        if backward or value in returning:
+            yield _Rebuilt("", "none", value, "decay or activation built again from its input")
+            return
+
+
+def _returning(kernel: KernelView) -> Iterator[int]:
+    """What scales a carried state in a loop that goes back in time, as gradients of a recurrence do."""
+    data = flow(kernel)
+    for loop in kernel.body.loops:
+        if loop.step == NONE or (kernel.fold_int(loop.step) or 0) >= 0:
+            continue
+        for carried in loop.carried:
+            behind = frozenset(data.back((carried.next,), _pointwise))
+            if carried.phi in behind:
+                yield from behind
 
 
 def _probabilities(kernel: KernelView) -> Iterator[_Rebuilt]:
@@ -244,6 +292,37 @@ def run(x, w, dy, mean, rstd, dx):
     norm_backward[(x.shape[0],)](x, w, dy, mean, rstd, dx, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
 """
 
+_SILU = """
+@triton.jit
+def silu_backward(X, DY, DX, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(X + i, mask=i < n).to(tl.float32)
+    s = tl.sigmoid(x)
+    tl.store(DX + i, tl.load(DY + i, mask=i < n) * (s * (1 + x * (1 - s))), mask=i < n)
+
+
+def run(x, dy, dx):
+    silu_backward[(triton.cdiv(x.numel(), 1024),)](x, dy, dx, x.numel(), BLOCK=1024)
+"""
+
+_SAVED = _SILU.replace("s = tl.sigmoid(x)", "s = x").replace("(1 + x * (1 - s))", "(1 - s)")
+
+_DECAY = """
+@triton.jit
+def decay_kernel(G, DY, DX, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(DX + i, tl.load(DY + i, mask=i < n) * tl.exp(tl.load(G + i, mask=i < n)), mask=i < n)
+
+
+class Decay(torch.autograd.Function):
+    @staticmethod
+    def METHOD(ctx, dy):
+        (g,) = ctx.saved_tensors
+        dx = torch.empty_like(dy)
+        decay_kernel[(triton.cdiv(g.numel(), 1024),)](g, dy, dx, g.numel(), BLOCK=1024)
+        return dx
+"""
+
 _STORED = _NORM.replace("xhat = (x - tl.load(Mean + row)) * rstd", "xhat = x")
 
 _FORWARD = """
@@ -302,6 +381,18 @@ EXAMPLES = (
         {"rebuilt": ("probs",), "saved_stat": "lse"},
     ),
     Example("normalised rows", "triton", _NORM, Status.PRESENT, {"rebuilt": ("xhat",), "saved_stat": "mean_rstd"}),
+    Example("activation from its input", "triton", _SILU, Status.PRESENT, {"saved_stat": "none"}),
+    Example("activation was stored", "triton", _SAVED, Status.ABSENT, trap="reads the intermediate back"),
+    Example(
+        "decay in backward", "triton", _DECAY.replace("METHOD", "backward"), Status.PRESENT, {"saved_stat": "none"}
+    ),
+    Example(
+        "decay in forward",
+        "triton",
+        _DECAY.replace("METHOD", "forward"),
+        Status.ABSENT,
+        trap="look-alike: the same kernel makes no gradient",
+    ),
     Example("normalised rows were stored", "triton", _STORED, Status.ABSENT, trap="reads the intermediate back"),
     Example("forward with a known log-sum-exp", "triton", _FORWARD, Status.ABSENT, trap="look-alike: no gradient"),
     Example("normalised rows", "cuda", _CUDA, Status.PRESENT, {"rebuilt": ("xhat",), "saved_stat": "mean_rstd"}),
