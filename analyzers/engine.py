@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import cast
 
 from d2k.analyzers.core import detector as d
-from d2k.analyzers.core.view import LAUNCH, SITES, KernelView, ProgramView
+from d2k.analyzers.core.view import KernelView, ProgramView
 from d2k.spec.facts import Kernel, Reach
 from d2k.spec.finding import Evidence, Finding, Instance, KernelSummary, Lack, Reason, Status, Why
 from d2k.spec.vocabulary import Property, Tier, vocabulary
@@ -78,22 +78,14 @@ def _answers(kernels: Iterable[KernelView], detect: DetectKernel) -> Iterable[_A
     for kernel in kernels:
         asked = known.setdefault(id(kernel.body), [])
         for constants, detection in asked:
-            if all(_reading(kernel, name) == value for name, value in constants.items()):
+            if all(kernel.reading(name) == value for name, value in constants.items()):
                 yield _Answer(kernel, detection)
                 break
         else:
             kernel.reads.clear()
             detection = _normal(detect(kernel), kernel)
-            asked.append(({name: _reading(kernel, name) for name in kernel.reads}, detection))
+            asked.append(({name: kernel.reading(name) for name in kernel.reads}, detection))
             yield _Answer(kernel, detection)
-
-
-def _reading(kernel: KernelView, name: str) -> object:
-    if name == LAUNCH:
-        return kernel.variant.launch
-    if name == SITES:
-        return kernel.variant.sites
-    return kernel.variant.constants.get(name)
 
 
 def _normal(detection: d.Detection, kernel: KernelView) -> d.Detection:

@@ -116,6 +116,10 @@ class BodyView:
         self.reads: set[str] = set()
         self._folded: dict[int, Constant] = {}
 
+    def reading(self, name: str) -> object:
+        """The value that a name in `reads` stands for."""
+        return self.constants.get(name)
+
     def op(self, value: int) -> Op:
         return self.body.ops[value]
 
@@ -214,6 +218,13 @@ class KernelView(BodyView):
         self.program = program
         self.kernel = kernel
         self.variant = variant
+
+    def reading(self, name: str) -> object:
+        if name == LAUNCH:
+            return self.variant.launch
+        if name == SITES:
+            return self.variant.sites
+        return super().reading(name)
 
     @property
     def launch(self) -> Launch:

@@ -14,20 +14,33 @@ Found = TypeVar("Found")
 
 
 def memo(function: Callable[[View], Found]) -> Callable[[View], Found]:
-    """Keep the result for each view. `view.reads` is the same as if the function had run again."""
+    """Keep the result for each view. `view.reads` is the same as if the function had run again.
+
+    Variants of a kernel share a body; those that agree on every constant that was read share the result.
+    """
     known: WeakKeyDictionary[View, tuple[Found, frozenset[str]]] = WeakKeyDictionary()
+    shared: WeakKeyDictionary[BodyGraph, list[tuple[Found, dict[str, object]]]] = WeakKeyDictionary()
+
+    def found(view: View) -> tuple[Found, frozenset[str]]:
+        others = shared.setdefault(view.graph, [])
+        for result, constants in others:
+            if all(view.reading(name) == value for name, value in constants.items()):
+                return result, frozenset(constants)
+        before = set(view.reads)
+        view.reads.clear()
+        result = function(view)
+        reads = frozenset(view.reads)
+        view.reads.update(before)
+        others.append((result, {name: view.reading(name) for name in reads}))
+        return result, reads
 
     @wraps(function)
     def remembered(view: View) -> Found:
         if view not in known:
-            before = set(view.reads)
-            view.reads.clear()
-            found = function(view)
-            known[view] = (found, frozenset(view.reads))
-            view.reads.update(before)
-        found, reads = known[view]
+            known[view] = found(view)
+        result, reads = known[view]
         view.reads |= reads
-        return found
+        return result
 
     return remembered
 
