@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from d2k.analyzers.cuda import macro_table as table
@@ -87,7 +87,6 @@ class Prepared:
     copied: list[bool] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     inactive: list[Inactive] = field(default_factory=list)
-    includes: list[str] = field(default_factory=list)
     macros: dict[str, Macro] = field(default_factory=dict)
     exhausted: bool = False
     """Macro expansion was cut off."""
@@ -100,6 +99,7 @@ class Prepared:
         return self.origins[piece] + (at - self.starts[piece] if self.copied[piece] else 0)
 
 
+Include = Callable[[str], Mapping[str, Macro]]
 Token = tuple[str, int]
 """A piece of text and its offset in the source, -1 for text that comes from a macro's body."""
 
@@ -115,7 +115,7 @@ class _TooMuch(Exception):
 
 
 class _Preparer:
-    def __init__(self, source: str, target: str, macros: Mapping[str, Macro]) -> None:
+    def __init__(self, source: str, target: str, include: Include) -> None:
         self.source = source
         self.out = Prepared(source)
         self.parts: list[str] = []
@@ -124,7 +124,7 @@ class _Preparer:
         self.macros: dict[str, Macro] = {name: Macro(name, None, value) for name, value in self.predefined.items()}
         for line in table.FUNCTION_MACROS:
             self._define(line)
-        self.macros.update(macros)
+        self.include = include
         self.undefined: set[str] = set()
         self.branches: list[tuple[bool | None, str]] = []
         """For each open `#if`: whether a branch was taken (None: taken because its condition is unknown), its text."""
@@ -199,6 +199,12 @@ class _Preparer:
     def _word(self, word: str, start: int, end: int, copied: int) -> int | None:
         """Handles a word of the program; returns where to go on if it was replaced, else None."""
         macro = self.macros.get(word)
+        if word in ("__device__", "__host__") and self.source[max(0, start - 80) : start].rstrip()[-1:] in ("]", "_"):
+            # `[] __device__ (int i) { … }`: the parser knows no attributes of lambdas
+            before = self.source[max(0, start - 80) : start].replace("__host__", "").replace("__device__", "").rstrip()
+            if before.endswith("]"):
+                self.copy(copied, start)
+                return end
         if word in table.KEYWORD_MACROS:
             self.copy(copied, start)
             self.put(table.KEYWORD_MACROS[word], start)
@@ -388,7 +394,7 @@ class _Preparer:
             self.undefined.add(name)
         elif word == "include":
             if include := _INCLUDE.match(self.expand_text(rest) if rest[:1].isalpha() else rest):
-                self.out.includes.append(include.group(1))
+                self.macros.update(self.include(include.group(1)))
         elif word == "pragma":
             self._pragma(rest)
         elif word in ("if", "ifdef", "ifndef"):
@@ -676,6 +682,10 @@ def _paste(tokens: list[Token]) -> list[Token]:
     return out
 
 
-def prepare(source: str, target: str, macros: Mapping[str, Macro] | None = None) -> Prepared:
-    """Prepares a text that `ascii_only` made. `macros` are those that included files define."""
-    return _Preparer(source, target, macros or {}).run()
+def nothing_included(name: str) -> Mapping[str, Macro]:
+    return {}
+
+
+def prepare(source: str, target: str, include: Include = nothing_included) -> Prepared:
+    """Prepares a text that `ascii_only` made. `include` gives the macros that an included file defines."""
+    return _Preparer(source, target, include).run()

@@ -379,7 +379,7 @@ class _Reader:
         for one, sites in groups.items():
             text = collective_source(one)
             place = sites[0][1]
-            unit = Unit(self.path, text, self.target, {}, (place.line,) * (text.count("\n") + 2))
+            unit = Unit(self.path, text, self.target, line_map=(place.line,) * (text.count("\n") + 2))
             index = Index()
             index.add(unit)
             ref = next(FunctionRef(f, unit) for f in unit.items.functions if "global" in f.words)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from d2k.analyzers.cuda.parse import Converter, Items, error_spans, parse_tree
-from d2k.analyzers.cuda.prepare import Macro, Prepared, ascii_only, prepare
+from d2k.analyzers.cuda.prepare import Include, Prepared, ascii_only, nothing_included, prepare
 from d2k.analyzers.cuda.syntax import Class, Decl, Enum, Function, Node, Using
 from d2k.spec.facts import Place
 
@@ -20,10 +20,19 @@ if TYPE_CHECKING:
 class Unit:
     """One file: its prepared text, its declarations, and the way from offsets back to places."""
 
-    def __init__(self, path: str, text: str, target: str, macros: dict[str, Macro], line_map: tuple[int, ...] | None):
+    def __init__(
+        self,
+        path: str,
+        text: str,
+        target: str,
+        include: Include = nothing_included,
+        line_map: tuple[int, ...] | None = None,
+    ) -> None:
         source = ascii_only(text)
         self.path = path
-        self.prepared: Prepared = prepare(source, target, macros)
+        self.includes: list[Unit] = []
+        """The files that it includes, as far as they were given."""
+        self.prepared: Prepared = prepare(source, target, include)
         tree = parse_tree(self.prepared.text)
         self.converter = Converter(self.prepared.text)
         self.items: Items = self.converter.unit(tree.root_node)
