@@ -11,8 +11,8 @@ from d2k.compiler.distributions import FAMILIES, Affine, Family, NotAffine, Para
 from d2k.compiler.source import Span
 from d2k.compiler.types import Scope, Typed, Typing
 from d2k.spec.evaluator import Evaluated
-from d2k.spec.expression import Expression, Type, render
-from d2k.spec.inference import ELEMENT_OF
+from d2k.spec.expression import Call, Expression, Number, Type, children, render
+from d2k.spec.inference import BUILTINS, ELEMENT_OF
 from d2k.spec.task import Distribution, Value
 
 _NUMBERS = (Type.INT, Type.FLOAT)
@@ -38,7 +38,15 @@ def resolve_contents(node: syntax.Expression, typing: Typing, scope: Scope) -> C
         affine = split(lowered)
     except NotAffine as error:
         span = typing.places.of(error.node, node.span)
-        typing.problems.report_unknown("D2K0512", span, _called(error.node), FAMILIES, problem=error.message)
+        call = _stranger(error.node, typing)
+        if call is not None:
+            # a fix replaces what is marked: the name alone, so that the arguments stay
+            start = typing.places.of(call, span).start
+            name = Span(start, start + len(call.function), span.source)
+            typing.problems.report_unknown("D2K0512", name, call.function, FAMILIES, problem=error.message)
+        else:
+            help = f"for always the same value write `values({span.text})`" if isinstance(error.node, Number) else ""
+            typing.problems.report("D2K0512", span, help=help, problem=error.message, known=", ".join(FAMILIES))
         return None
     arguments = _arguments(affine, node.span, typing, scope)
     scale = typing.typed(affine.scale, node.span, scope, _NUMBERS, "the factor of a distribution")
@@ -107,9 +115,11 @@ def _argument(parameter: Parameter, given: Evaluated | None) -> Value:
     return value
 
 
-def _called(node: Expression) -> str:
-    """The function that stands where a family was expected, for a suggestion."""
-    return getattr(node, "function", "")
+def _stranger(node: Expression, typing: Typing) -> Call | None:
+    """The first call of something that is neither a family nor a function: a misspelt family."""
+    if isinstance(node, Call) and node.function not in (*FAMILIES, *BUILTINS, *typing.functions):
+        return node
+    return next((found for part in children(node) if (found := _stranger(part, typing))), None)
 
 
 def as_value(value: Evaluated | None) -> Value:

@@ -277,10 +277,14 @@ class Diagnostic(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, fix=Fix(title, edits))
 
 
+_LISTED = 400
+"""What may be written is a list that somebody has to see whole."""
+
+
 def diagnostic(code: str, span: Span, **details: object) -> Diagnostic:
     """A message of the table with its templates filled in; long details are cut."""
     entry = CODES[code]
-    words = {name: _short(str(value)) for name, value in details.items()}
+    words = {name: _short(str(value), _LISTED if name in ("known", "type") else 80) for name, value in details.items()}
     return Diagnostic(
         entry.id,
         entry.severity,
@@ -343,7 +347,7 @@ def edit_distance(left: str, right: str, limit: int) -> int:
     return back[-1]
 
 
-def _short(text: str, limit: int = 80) -> str:
+def _short(text: str, limit: int) -> str:
     if not text.isprintable():
         text = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text[:limit])
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from d2k.compiler.diagnostics import Diagnostic, Edit, Note, Severity, diagnostic
+from d2k.compiler.diagnostics import Diagnostic, Edit, Note, Severity, diagnostic, edit_distance
 from d2k.compiler.source import Span
 
 _SHOWN = 40
@@ -80,4 +80,19 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
     lowered = {one.lower(): one for one in known if abs(len(one) - len(name)) <= max(3, len(name) // 2)}
     near = get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
-    return lowered[near[0]] if near else None
+    return lowered[near[0]] if near and _meant(name.lower(), near[0]) else None
+
+
+def _meant(name: str, near: str) -> bool:
+    """Whether `near` is `name` misspelt, shortened or lengthened: `route` resembles `dropout`, but is another word.
+
+    The suggestion is a fix too, which nobody may look at.
+    """
+    allowed = max(1, (len(name) + 1) // 3)
+    return edit_distance(name, near, allowed) <= allowed or _within(near, name) or _within(name, near)
+
+
+def _within(short: str, long: str) -> bool:
+    """Whether the letters of one word stand in the other, in their order."""
+    letters = iter(long)
+    return all(letter in letters for letter in short)

@@ -13,6 +13,7 @@ import pytest
 from d2k.compiler.compile import check_parsed
 from d2k.compiler.diagnostics import CODES, Diagnostic
 from d2k.compiler.parse import parse_bytes
+from d2k.compiler.problems import nearest
 
 CASES = sorted((Path(__file__).parent / "semantic").glob("*.d2k"))
 MARK = re.compile(r"#~ (D2K\d{4})(?: (.*?))?\s*(?=#~|$)", re.MULTILINE)
@@ -57,11 +58,26 @@ def test_names_have_suggestions_with_a_fix() -> None:
         ("rtoll", "rtol"),
         ("edgy", "edge"),
         ("sm95", "sm90"),
+        ("nromal", "normal"),  # the name alone: its arguments stay
     ):
         fix = by_text[wrong].fix
         assert by_text[wrong].help == f"did you mean `{right}`?"
         assert fix is not None
         assert [(edit.span.text, edit.replacement) for edit in fix.edits] == [(wrong, right)]
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("dropout", None),  # resembles `route`, which would be a wrong fix
+        ("rms_norm", "rmsnorm"),
+        ("rmsnrom", "rmsnorm"),
+        ("SiLU", "silu"),
+    ],
+)
+def test_a_word_that_only_resembles_another_is_not_replaced(word: str, meant: str | None) -> None:
+    known = ("add", "rmsnorm", "layernorm", "quant", "silu", "mul", "rope", "cache_write", "softmax", "route", "gate")
+    assert nearest(word, known) == meant
 
 
 def test_a_cycle_is_told_as_a_path_with_the_places_of_its_edges() -> None:
