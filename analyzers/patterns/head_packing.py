@@ -46,12 +46,27 @@ def scores(kernel: KernelView) -> Iterator[tuple[int, int, int]]:
         product = op.kind is Kind.MMA or (op.kind is Kind.ELEMENTWISE and op.name in ("mul", "fma"))
         if not product or len(op.args) < 2 or NONE in op.args[:2]:
             continue
+        if op.kind is not Kind.MMA and not _is_summed(kernel, value):
+            continue
         left, right = (data.fetches(arg, operand_path) for arg in op.args[:2])
         for a in left:
             for b in right:
                 if set(data.memory(data.source_address(a))).isdisjoint(data.memory(data.source_address(b))):
                     yield value, a, b
                     yield value, b, a
+
+
+def _is_summed(kernel: KernelView, score: int) -> bool:
+    """Products of elements that are added up to a score: across a tile, across lanes, or element by element."""
+    through = (Kind.CAST, Kind.SHAPE, Kind.PHI, Kind.ITEM)
+    if kernel.op(score).name == "fma":
+        return True
+    for at in flow(kernel).forward((score,), lambda op: op.kind in through or op.name in ("add", "fma", "where")):
+        for user in flow(kernel).consumers(at):
+            op = kernel.op(user)
+            if op.kind in (Kind.SHUFFLE, Kind.REDUX) or (op.kind is Kind.REDUCE and op.name == "sum"):
+                return True
+    return False
 
 
 def _linear(op: Op) -> bool:

@@ -20,7 +20,7 @@ from d2k.analyzers.patterns.mentions import mentioned
 from d2k.analyzers.patterns.numbering import difference, numbering
 from d2k.analyzers.patterns.tiles import differs_within
 from d2k.spec.facts import NONE, Kind
-from d2k.spec.finding import FoundValue, Reason, Status
+from d2k.spec.finding import Reason, Status
 
 NAMES = ("atomic_poll", "atomic_load", "atomic_cas", "atomic_xchg", "atomicExch", "ld.acquire", "__nanosleep")
 
@@ -43,26 +43,14 @@ def detect(kernel: KernelView) -> Detection:
 
 
 def _match(kernel: KernelView, one: _LookBack) -> Match:
-    attributes: dict[str, FoundValue] = {}
-    undecided: dict[str, str] = {}
     ticket = _ticket(kernel, one.publish)
-    numbered = ticket != NONE or any(
-        kernel.op(at).kind is Kind.BLOCK_INDEX
-        for place in where(kernel, one.publish)
-        for at in flow(kernel).back((place,))
-        if place != NONE
-    )
-    if numbered:
-        attributes["ordering"] = "block_id" if ticket == NONE else "ticket"
-    else:
-        undecided["ordering"] = "where the number of the tile comes from is not known here"
     evidence = [
         Evidence(kernel.place(one.publish), "publishes the tile's word"),
         Evidence(kernel.place(one.poll), "polls words of tiles before it"),
     ]
     if ticket != NONE:
         evidence.append(Evidence(kernel.place(ticket), "tile number by ticket"))
-    return Match(tuple(evidence), attributes, undecided)
+    return Match(tuple(evidence), {"ordering": "block_id" if ticket == NONE else "ticket"})
 
 
 def _ticket(kernel: KernelView, publish: int) -> int:
@@ -103,8 +91,18 @@ def _look_backs(kernel: KernelView, polls: tuple[int, ...]) -> Iterator[_LookBac
             if publish == poll or data.memory(kernel.op(publish).args[0]) != roots or not roots:
                 continue
             related = _is_before(kernel, poll, publish) and _same_path(kernel, poll, publish)
-            if related and _is_used(kernel, poll, publish):
+            if related and _is_numbered(kernel, publish) and _is_used(kernel, poll, publish):
                 yield _LookBack(publish, poll)
+
+
+def _is_numbered(kernel: KernelView, publish: int) -> bool:
+    """The published word is the tile's own: its place comes from a block index or a ticket."""
+    return _ticket(kernel, publish) != NONE or any(
+        kernel.op(at).kind is Kind.BLOCK_INDEX
+        for place in where(kernel, publish)
+        if place != NONE
+        for at in flow(kernel).back((place,))
+    )
 
 
 def _is_before(kernel: KernelView, poll: int, publish: int) -> bool:

@@ -9,7 +9,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
@@ -82,10 +82,9 @@ def _attention(kernel: KernelView) -> Iterator[_Order]:
     softmaxes = {one.loop for one in running_softmaxes(kernel)}
     made = {one.value: one for one in products(kernel)}
     done: set[int] = set()
-    pairs = [pair for pair in dict.fromkeys(scores(kernel)) if pair[0] in made or _is_summed(kernel, pair[0])]
-    for score, held, moved in pairs[:MAX_PAIRS]:
+    for score, held, moved in tuple(dict.fromkeys(scores(kernel)))[:MAX_PAIRS]:
         loop = _streams_one(kernel, score, held, moved)
-        if loop == NONE or loop in done:
+        if loop == NONE or loop in done or not _sums_weights(kernel, score, loop):
             continue
         product = made.get(score)
         if product is not None and product.reduction not in (NONE, loop) and not _weighs(kernel, score):
@@ -100,17 +99,6 @@ def _attention(kernel: KernelView) -> Iterator[_Order]:
             yield _Order("kv_block", "query_block", loop, held)
 
 
-def _is_summed(kernel: KernelView, score: int) -> bool:
-    """Products of elements that are added up to a score."""
-    through = (Kind.CAST, Kind.SHAPE, Kind.PHI, Kind.ITEM)
-    for at in flow(kernel).forward((score,), lambda op: op.kind in through or op.name in ("add", "fma", "where")):
-        for user in flow(kernel).consumers(at):
-            op = kernel.op(user)
-            if op.kind in (Kind.SHUFFLE, Kind.REDUX) or (op.kind is Kind.REDUCE and op.name == "sum"):
-                return True
-    return False
-
-
 def _streams_one(kernel: KernelView, score: int, held: int, moved: int) -> int:
     """The innermost loop that moves an operand of the scores, if it moves `moved` alone."""
     for loop in kernel.loops_of(score):
@@ -118,6 +106,20 @@ def _streams_one(kernel: KernelView, score: int, held: int, moved: int) -> int:
         if any(moving):
             return loop if moving == (False, True) else NONE
     return NONE
+
+
+def _sums_weights(kernel: KernelView, score: int, loop: int) -> bool:
+    """Exponentials of the scores are added up over the loop, alone or as weights: no gate of single elements."""
+    data = flow(kernel)
+    reached = frozenset(data.forward((score,), lambda op: op.kind not in (Kind.MMA, Kind.STORE)))
+    weights = [value for value in exponentials(kernel) if value in reached]
+    summed = frozenset(data.forward(weights, lambda op: op.kind not in (Kind.STORE, Kind.CALL)))
+    return any(new in summed for around in (loop, *kernel.ancestors(loop)) for new in _carried_news(kernel, around))
+
+
+def _carried_news(kernel: KernelView, loop: int) -> Iterator[int]:
+    for cell in cells(kernel, loop):
+        yield from cell.news
 
 
 def _weighs(kernel: KernelView, score: int) -> bool:
@@ -137,9 +139,13 @@ def _statistic(kernel: KernelView, score: int, loop: int) -> str:
     for value in exponentials(kernel):
         if value not in reached:
             continue
-        for term in difference(kernel, kernel.op(value).args[0]).minus:
+        exponent = difference(kernel, kernel.op(value).args[0])
+        if not any(term in reached for term in exponent.plus):
+            continue
+        for term in exponent.minus:
             for fetch in data.fetches(term, lambda op: op.kind not in (Kind.MMA, Kind.REDUCE)):
-                return "key" if fetch_moves(kernel, fetch, loop) else "query"
+                if term not in reached:
+                    return "key" if fetch_moves(kernel, fetch, loop) else "query"
     return ""
 
 
@@ -267,10 +273,15 @@ def _bags(kernel: KernelView) -> Iterator[_Order]:
                 for at in index_cone(kernel, bound)
                 if kernel.op(at).kind is Kind.LOAD
             ]
-            summed = any(one.access in data.back(cell.news) for cell in cells(kernel, loop))
-            if offsets and summed:
+            summed = any(one.access in data.back(cell.news, _is_known) for cell in cells(kernel, loop))
+            weighted = any(loop in kernel.loops_of(value) for value in exponentials(kernel))
+            if offsets and summed and not weighted:
                 yield _Order("bag", "lookup", loop, offsets[0])
                 return
+
+
+def _is_known(op: Op) -> bool:
+    return op.kind not in (Kind.CALL, Kind.ASM, Kind.MMA)
 
 
 def _heads(kernel: KernelView) -> Iterator[_Order]:
@@ -328,7 +339,20 @@ def _contracted(kernel: KernelView, taken: set[int], vocabulary: bool) -> Iterat
         loop = _walks_both(kernel, one)
         if loop == NONE or loop in taken or loop in kept or trip_count(kernel, loop) in (0, 1):
             continue
+        if _decays(kernel, one):
+            continue  # a state that walks the sequence
         yield _Order("token_chunk" if vocabulary or len(products(kernel)) > 1 else "n_tile", "k_block", loop, one.value)
+
+
+def _decays(kernel: KernelView, one: Contraction) -> bool:
+    """The sum is multiplied by an exponential on its way from one addition to the next."""
+    for value in one.sums:
+        op = kernel.op(value)
+        if op.kind is Kind.ELEMENTWISE and op.name in ("mul", "fma") and set(op.args[:2]) & one.sums:
+            factors = [kernel.op(kernel.strip(arg)) for arg in op.args[:2] if arg not in one.sums]
+            if any(factor.kind is Kind.ELEMENTWISE and factor.name in ("exp", "exp2") for factor in factors):
+                return True
+    return False
 
 
 def _walks_both(kernel: KernelView, one: Contraction) -> int:
@@ -341,19 +365,37 @@ def _walks_both(kernel: KernelView, one: Contraction) -> int:
             continue
         streams = frozenset(walked(kernel, loop))
         left, right = (streams & set(data.fetches(side, _operand)) for side in (a, b))
-        if left and right and (one.matrix or _shared_ranges(kernel, left, right)):
+        shared = _shared_ranges(kernel, left, right)
+        if left and right and (one.matrix or (shared and not _normalises(kernel, one, shared))):
             return loop
     return NONE
 
 
-def _shared_ranges(kernel: KernelView, left: set[int] | frozenset[int], right: set[int] | frozenset[int]) -> bool:
-    """Both operands run over a block of the contracted axis, rather than one number being fetched for each step."""
+def _shared_ranges(kernel: KernelView, left: Collection[int], right: Collection[int]) -> frozenset[int]:
+    """Ranges that both operands run over: a block of the contracted axis, not one number fetched for each step."""
     numbers = numbering(kernel)
     ranges = [
         {at for fetch in side for at in indices(kernel, fetch) if differs_within(kernel, numbers.example(at))}
         for side in (left, right)
     ]
-    return bool(ranges[0] & ranges[1])
+    return frozenset(ranges[0] & ranges[1])
+
+
+def _normalises(kernel: KernelView, one: Contraction, shared: frozenset[int]) -> bool:
+    """The sum meets, element by element, the very data that it was taken of: a statistic, no contraction."""
+    data = flow(kernel)
+    rows = [fetch for fetch in one.fetches if _is_tile(kernel, fetch)]
+    arrays = {data.memory(data.source_address(fetch)) for fetch in rows}
+    for value in data.forward(one.sums, lambda op: op.kind not in (Kind.STORE, Kind.MMA)):
+        op = kernel.op(value)
+        if value in one.sums or op.kind is not Kind.ELEMENTWISE or op.name not in ("mul", "fma", "sub", "div"):
+            continue
+        if op.loop == kernel.op(one.value).loop:
+            continue  # scales of the step's own block
+        met = [fetch for arg in op.args for fetch in data.fetches(arg, _operand) if _is_tile(kernel, fetch)]
+        if any(data.memory(data.source_address(fetch)) in arrays and indices(kernel, fetch) & shared for fetch in met):
+            return True
+    return False
 
 
 def _operand(op: Op) -> bool:
