@@ -19,13 +19,17 @@ SECONDS_BETWEEN_LOOKS = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """How to show a report: `form` is human, json, sarif or github; `only` and `skip` select properties."""
+    """How to show a report: `form` is human, json, sarif or github; `only` and `skip` select properties.
+
+    `every` absent property is shown with its reason, as are those that were asked for by `only`.
+    """
 
     form: str
     only: str | None
     skip: str | None
     diff: bool
     out: str | None
+    every: bool = False
 
 
 def rendered(names: Sequence[str], options: Options, how: Rendering) -> str:
@@ -47,7 +51,7 @@ def rendered(names: Sequence[str], options: Options, how: Rendering) -> str:
     if how.form == "human":
         from d2k.report.terminal import render_report
 
-        return render_report(report, paint, width())
+        return render_report(report, paint, width(), how.every or how.only is not None)
     from d2k.report.findings import render
 
     return render(report, how.form)

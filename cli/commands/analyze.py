@@ -14,6 +14,7 @@ from d2k.cli.options import entry_option, include_option, json_option, out_optio
 @include_option
 @click.option("--only", metavar="IDS", help="Show only these properties or levels: L3, tma_bulk_copy,…")
 @click.option("--skip", metavar="IDS", help="Leave out these properties or levels.")
+@click.option("--all", "every", is_flag=True, help="Say of every absent property why it is absent.")
 @click.option("--diff", is_flag=True, help="Compare the designs of two files.")
 @click.option("--watch", is_flag=True, help="Analyse again whenever a file is saved; stop with Ctrl-C.")
 @click.option(
@@ -32,6 +33,7 @@ def command(
     include: tuple[str, ...],
     only: str | None,
     skip: str | None,
+    every: bool,
     diff: bool,
     watch: bool,
     form: str,
@@ -55,6 +57,6 @@ def command(
     from d2k.cli.reports import Rendering, rendered, watched
 
     options = Options(known_target(target), entry, include)
-    rendering = Rendering("json" if as_json else form, only, skip, diff, out)
+    rendering = Rendering("json" if as_json else form, only, skip, diff, out, every)
     for text in watched(files, options, rendering) if watch else (rendered(files, options, rendering),):
         emit(text, out)

@@ -16,14 +16,17 @@ _MOST_NAMES = 12
 """Properties that are named where they are unknown for one reason."""
 
 
-def render_report(report: Report, colour: bool, width: int) -> str:
-    """A few files with all their findings; of many a line each; and totals where there is more than one."""
+def render_report(report: Report, colour: bool, width: int, every: bool = False) -> str:
+    """A few files with all their findings; of many a line each; and totals where there is more than one.
+
+    Absent properties that left no trace are counted only, unless `every` one is wanted.
+    """
     paint = Paint(colour)
     width = max(width, 40)
     lines: list[str] = []
     if len(report.files) <= _MOST_DETAILED:
         for file in report.files:
-            lines += [*_file(file, report.target, paint, width), ""]
+            lines += [*_file(file, report.target, paint, width, every), ""]
     else:
         lines += [*_table(report.files, paint, width), ""]
     if len(report.files) != 1:
@@ -31,7 +34,7 @@ def render_report(report: Report, colour: bool, width: int) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _file(file: FileReport, target: str, paint: Paint, width: int) -> Iterator[str]:
+def _file(file: FileReport, target: str, paint: Paint, width: int, every: bool) -> Iterator[str]:
     launched = sum(one.launched for one in file.kernels)
     head = f"{file.language}  {count(len(file.kernels), 'kernel')}, {launched} launched"
     path = clean(file.path)
@@ -46,8 +49,10 @@ def _file(file: FileReport, target: str, paint: Paint, width: int) -> Iterator[s
     for problem in file.problems:
         where = places(problem.evidence, names)
         yield from _listing("problem", [clean(problem.detail) + (f" ({clean(where)})" if where else "")], paint, width)
+    if not file.kernels and not file.problems:
+        yield "  no kernel was found in this file"
     for kernel in file.kernels:
-        yield from _kernel(file, kernel, paint, width)
+        yield from _kernel(file, kernel, paint, width, every)
     yield from _host_design(file, paint, width)
     for guard in file.guards:
         if guard.status == "suspected":
@@ -57,7 +62,7 @@ def _file(file: FileReport, target: str, paint: Paint, width: int) -> Iterator[s
                 yield f"  {paint.warning('! guard')}  {line}" if index == 0 else " " * 11 + line
 
 
-def _kernel(file: FileReport, kernel: KernelSummary, paint: Paint, width: int) -> Iterator[str]:
+def _kernel(file: FileReport, kernel: KernelSummary, paint: Paint, width: int, every: bool) -> Iterator[str]:
     words = [f":{kernel.line}"]
     if len(kernel.configs) > 1:
         words.append(f"{len(kernel.configs)} configs")
@@ -75,7 +80,7 @@ def _kernel(file: FileReport, kernel: KernelSummary, paint: Paint, width: int) -
     else:
         yield f"  {paint.bold(cut(name, width - 2))}"
         yield from (f"    {line}" for line in wrap(text, width - 4))
-    by_status = _of_kernel(file.properties, kernel.name)
+    by_status = _of_kernel(file, kernel.name, every)
     yield from _statuses(by_status, paint, width)
 
 
@@ -84,19 +89,23 @@ def _host_design(file: FileReport, paint: Paint, width: int) -> Iterator[str]:
     found = [one for one in file.properties if any(instance.kernel == "" for instance in one.instances)]
     if found:
         yield f"  {paint.bold('host code and all kernels')}"
-        yield from _statuses([(Status.PRESENT, [_present(one, one.instances) for one in found])], paint, width)
+        yield from _statuses(
+            [(Status.PRESENT, [_present(one, one.instances, file.path) for one in found])], paint, width
+        )
 
 
-def _of_kernel(findings: Iterable[Finding], kernel: str) -> list[tuple[Status, list[str]]]:
-    """Words for every property that was judged for one kernel, by status; of the absent ones the near misses."""
+def _of_kernel(file: FileReport, kernel: str, every: bool) -> list[tuple[Status, list[str]]]:
+    """Words for every property that was judged for one kernel, by status; of the absent ones the near misses, which
+    have a reason of their own or a place in the file, or `every` one.
+    """
     present: list[str] = []
     near: list[str] = []
     without = 0
     unknown: dict[str, list[str]] = {}
-    for finding in findings:
+    for finding in file.properties:
         own = [one for one in finding.instances if one.kernel == kernel]
         if own:
-            present.append(_present(finding, own))
+            present.append(_present(finding, own, file.path))
             for name, reason in _undecided(own):
                 unknown.setdefault(reason, []).append(f"{finding.id}.{name}")
             continue
@@ -108,12 +117,14 @@ def _of_kernel(findings: Iterable[Finding], kernel: str) -> list[tuple[Status, l
         detail = clean(why.detail) if why is not None else ""
         if status is Status.UNKNOWN:
             unknown.setdefault(detail, []).append(finding.id)
-        elif why is not None and (detail or why.reason is not Reason.NO_TRACE):
+        elif why is not None and (why.evidence or why.reason is not Reason.NO_TRACE or (every and detail)):
             near.append(f"{finding.id} ({cut(detail or str(why.reason), 60)})")
         else:
             without += 1
     grouped = [_because(names, reason) for reason, names in unknown.items()]
-    rest = [f"{'and ' if near else ''}{without} without a trace"] if without else []
+    rest = (
+        [f"{'and ' if near else ''}{without} without a trace{'' if every else ' (--all says why)'}"] if without else []
+    )
     return [(Status.PRESENT, present), (Status.ABSENT, near + rest), (Status.UNKNOWN, grouped)]
 
 
@@ -127,14 +138,16 @@ def _undecided(instances: Iterable[Instance]) -> Iterator[tuple[str, str]]:
     return iter({(name, clean(reason)): None for one in instances for name, reason in one.undecided.items()})
 
 
-def _present(finding: Finding, instances: Iterable[Instance]) -> str:
-    """`output_tiling(block_m 128, block_n {64, 128})`."""
+def _present(finding: Finding, instances: list[Instance] | tuple[Instance, ...], path: str) -> str:
+    """`output_tiling(block_m 128, block_n {64, 128}):31`, with the first line of the file that shows it."""
     values: dict[str, dict[FoundValue, None]] = {}
     for one in instances:
         for name, value in one.attributes.items():
             values.setdefault(name, {}).setdefault(value)
     words = [f"{name} {_values(list(found))}" for name, found in values.items()]
-    return clean(f"{finding.id}({', '.join(words)})" if words else finding.id)
+    lines = [place.line for one in instances for place in one.evidence if place.path == path]
+    where = f":{lines[0]}" if lines else ""
+    return clean((f"{finding.id}({', '.join(words)})" if words else finding.id) + where)
 
 
 def _values(found: list[FoundValue]) -> str:
@@ -162,16 +175,15 @@ def _statuses(by_status: list[tuple[Status, list[str]]], paint: Paint, width: in
 def _listing(title: str, words: list[str], paint: Paint, width: int, status: Status | None = None) -> Iterator[str]:
     """Words after a title, two spaces apart, each kept whole where a line can hold it."""
     room = width - 4 - _TITLE
-    lines = [""]
+    lines: list[str] = []
+    whole = False  # whether the last line holds nothing that was cut
     for word in words:
         pieces = [word] if cells(word) <= room else wrap(word, room)
-        for index, piece in enumerate(pieces):
-            if index == 0 and lines[-1] and cells(lines[-1]) + 2 + cells(piece) <= room:
-                lines[-1] += f"  {piece}"
-            elif lines[-1]:
-                lines.append(piece)
-            else:
-                lines[-1] = piece
+        if whole and len(pieces) == 1 and cells(lines[-1]) + 2 + cells(word) <= room:
+            lines[-1] += f"  {word}"
+        else:
+            lines += pieces
+        whole = len(pieces) == 1
     for index, line in enumerate(lines):
         head = pad(title if index == 0 else "", _TITLE)
         shown = paint.status(status, line) if status is not None else line

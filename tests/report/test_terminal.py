@@ -9,7 +9,7 @@ import pytest
 from audit_example import SOURCE, example_audit, example_report, example_task
 from hypothesis import given
 from hypothesis import strategies as st
-from submissions import evidence, kernel, report
+from submissions import absent, evidence, kernel, report
 
 from d2k.report.layout import cells, clean, cut, points, short_paths, wrap
 from d2k.report.terminal import render_audit, render_audit_diff, render_report, render_report_diff
@@ -76,13 +76,14 @@ example · kernel.py · sm_100a · evidence: source
 REPORT = """\
 kernel.py  triton  2 kernels, 1 launched                          target sm_100a
   _attn_fwd  :13  2 configs
-    present   online_softmax  block_sparsity_skip(pattern {causal})
-              output_tiling(block_m 128, block_n {64, 128})
-              mask_peeling(edges {boundary})  fp32_accumulate
+    present   online_softmax:20  block_sparsity_skip(pattern {causal}):17
+              output_tiling(block_m 128, block_n {64, 128}):7
+              mask_peeling(edges {boundary}):17  fp32_accumulate:16
     absent    multistage_pipeline (num_stages=1 in every config)
               tma_bulk_copy (pointer loads)
               exp2_scaled_softmax (exp is called; no log2(e) folded into the
-              scale)  and 61 without a trace
+              scale)
+              and 61 without a trace (--all says why)
     unknown   lazy_rescale (helper `rescale` is imported from a module that was
               not given)
   _bwd_old  :140  never launched
@@ -106,6 +107,18 @@ def test_one_item_unfolded() -> None:
 
 def test_report() -> None:
     assert render_report(analysis(example_report()), colour=False, width=80) == REPORT
+
+
+def test_without_a_trace_is_counted_and_told_on_request() -> None:
+    bare = absent("tma_bulk_copy", detail="every access goes through pointers")
+    found = analysis(report(bare))
+    short, long = (render_report(found, colour=False, width=80, every=every) for every in (False, True))
+    assert "70 without a trace (--all says why)" in short and "tma_bulk_copy" not in short
+    assert "tma_bulk_copy (every access goes through pointers)" in long and "and 69 without a trace\n" in long
+
+
+def test_a_file_without_kernels_says_so() -> None:
+    assert "no kernel was found in this file" in render_report(analysis(report(kernels=())), colour=False, width=80)
 
 
 def test_many_files_have_a_line_each_and_totals() -> None:
