@@ -26,7 +26,10 @@ def task(name: str, folder: str) -> None:
 
     for path in make_task(name, Path(folder)):
         click.echo(f"wrote {path}")
-    click.echo(f"\nNext: edit {Path(folder) / name / 'task.d2k'} and run `d2kc check` on it.")
+    made = Path(folder) / name
+    click.echo(f"\nNext: edit {made / 'task.d2k'}, then")
+    click.echo(f"  d2kc check {made}")
+    click.echo(f"  d2kc audit {made / 'naive.py'} --task {made}")
 
 
 @command.command("property")

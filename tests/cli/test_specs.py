@@ -30,6 +30,13 @@ def test_a_new_task_is_right_as_it_stands(d2kc: Command, task: Path) -> None:
     assert compiled["id"] == "sample"
 
 
+def test_the_naive_kernel_of_a_new_task_has_the_insight_that_every_kernel_of_it_has(d2kc: Command, task: Path) -> None:
+    done = d2kc("audit", task.parent / "naive.py", "--task", task, "--json")
+    verdicts = {one["id"]: one["verdict"] for one in json.loads(done.out)["items"]}
+    assert verdicts["fuse"] == "implemented"
+    assert verdicts["lanes"] == "implemented"
+
+
 def test_new_leaves_what_exists(d2kc: Command, task: Path) -> None:
     before = task.read_text()
     done = d2kc("new", "task", "sample", "--folder", task.parent.parent)

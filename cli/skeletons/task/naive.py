@@ -6,16 +6,16 @@ import triton.language as tl
 
 
 @triton.jit
-def scale_kernel(X, s, Y, N, BLOCK: tl.constexpr):
+def gate_kernel(G, U, Y, N, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     for start in range(0, N, BLOCK):
         column = start + tl.arange(0, BLOCK)
         inside = column < N
-        x = tl.load(X + row * N + column, mask=inside).to(tl.float32)
-        scale = tl.load(s + column, mask=inside)
-        tl.store(Y + row * N + column, (x * scale).to(tl.bfloat16), mask=inside)
+        gate = tl.load(G + row * N + column, mask=inside).to(tl.float32)
+        value = tl.load(U + row * N + column, mask=inside).to(tl.float32)
+        tl.store(Y + row * N + column, (gate * tl.sigmoid(gate) * value).to(tl.bfloat16), mask=inside)
 
 
-def run(X: torch.Tensor, s: torch.Tensor, Y: torch.Tensor) -> None:
-    M, N = X.shape
-    scale_kernel[(M,)](X, s, Y, N, BLOCK=1024)
+def run(G: torch.Tensor, U: torch.Tensor, Y: torch.Tensor) -> None:
+    M, N = G.shape
+    gate_kernel[(M,)](G, U, Y, N, BLOCK=1024)
