@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from d2k.analyzers.core.view import KernelView
@@ -15,13 +15,14 @@ from d2k.analyzers.patterns.tiles import differs_within, rests_on_tile
 from d2k.spec.facts import NONE, Guard, Kind, Op
 
 LOGIC = ("and", "or", "not")
+LOWEST = -1e4
 POSITIONS = frozenset({"diagonal", "window"})
 
 
 @dataclass(slots=True)
 class Region:
     """A loop, or the code outside of loops, under one set of branch conditions. `fetches` by the array they read;
-    `masks` are comparisons of elements by the edge that they guard.
+    `masks` are comparisons of elements by the edge that they guard, `compared` the numbers of all of them.
     """
 
     loop: int
@@ -29,6 +30,7 @@ class Region:
     fetches: dict[int, list[int]] = field(default_factory=dict)
     masks: dict[str, int] = field(default_factory=dict)
     products: int = 0
+    compared: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,10 @@ def peeled(kernel: KernelView) -> Iterator[Peeled]:
         for masked in found:
             if plain is masked or not _same_work(kernel, plain, masked):
                 continue
+            remainder = NONE in (plain.loop, masked.loop) and plain.loop != masked.loop
             for edge, mask in masked.masks.items():
+                if remainder and edge != "tail":
+                    continue
                 # a mask of the diagonal may look like one of a window: the interior has neither
                 if not plain.masks.keys() & (POSITIONS if edge in POSITIONS else {edge}):
                     place = next(iter(plain.fetches.values()))[0]
@@ -73,6 +78,8 @@ def regions(kernel: KernelView) -> tuple[Region, ...]:
             for comparison in _load_masks(kernel, fetch):
                 _add(kernel, region, comparison)
     for region in found.values():
+        for counter in _own_counters(kernel, region):
+            region.masks.setdefault("tail", counter)
         for choice in _choices(kernel):
             op = kernel.op(choice)
             if _stands_in(kernel, choice, region.loop) and all(guard in op.guards for guard in region.guards):
@@ -80,6 +87,15 @@ def regions(kernel: KernelView) -> tuple[Region, ...]:
                     _add(kernel, region, comparison)
         region.products = sum(1 for value in kernel.values(Kind.MMA) if _stands_in(kernel, value, region.loop))
     return tuple(found.values())
+
+
+def _own_counters(kernel: KernelView, region: Region) -> Iterator[int]:
+    """Variables of loops that each thread ends for itself, which masks what lies beyond."""
+    fetches = (fetch for group in region.fetches.values() for fetch in group)
+    for loop in dict.fromkeys(loop for fetch in fetches for loop in kernel.loops_of(fetch)):
+        variable = kernel.loop(loop).variable
+        if variable != NONE and differs_within(kernel, variable) and region.loop in kernel.ancestors(loop):
+            yield variable
 
 
 def _stands_in(kernel: KernelView, value: int, loop: int) -> bool:
@@ -92,6 +108,7 @@ def _is_tile(kernel: KernelView, fetch: int) -> bool:
 
 
 def _add(kernel: KernelView, region: Region, comparison: int) -> None:
+    region.compared.add(numbering(kernel).number(comparison))
     edge = edge_of(kernel, comparison, region.loop)
     if edge is not None:
         region.masks.setdefault(edge, comparison)
@@ -107,10 +124,22 @@ def _load_masks(kernel: KernelView, fetch: int) -> Iterator[int]:
 
 
 def _choices(kernel: KernelView) -> tuple[int, ...]:
-    """Operations that replace masked elements."""
-    phis = kernel.values(Kind.PHI, name="if")
-    wheres = kernel.values(Kind.ELEMENTWISE, name="where")
-    return tuple(value for value in (*phis, *wheres) if differs_within(kernel, kernel.op(value).args[0]))
+    """Operations that replace masked elements by a constant."""
+    found = (*kernel.values(Kind.PHI, name="if"), *kernel.values(Kind.ELEMENTWISE, name="where"))
+    return tuple(
+        value
+        for value in found
+        if differs_within(kernel, kernel.op(value).args[0])
+        and any(_is_constant(kernel, arg) for arg in kernel.op(value).args[1:])
+    )
+
+
+def _is_constant(kernel: KernelView, value: int) -> bool:
+    """A number, a tile of one number, or an array with one element set to a number."""
+    op = kernel.op(kernel.strip(value))
+    if op.kind is Kind.SHAPE and op.name == "insert":
+        return _is_constant(kernel, op.args[1])
+    return op.kind in (Kind.CONST, Kind.FULL) or kernel.fold(value) is not None
 
 
 def comparisons(kernel: KernelView, condition: int) -> Iterator[int]:
@@ -132,10 +161,26 @@ def edge_of(kernel: KernelView, comparison: int, loop: int) -> str | None:
     for position, bound in ((left, right), (right, left)):
         if not _moves(kernel, position, loop):
             continue
-        if differs_within(kernel, bound):
-            return "window" if _is_shifted(kernel, position, bound) else "diagonal"
+        if differs_within(kernel, bound) and (differs_within(kernel, position) or rests_on_tile(kernel, bound)):
+            if not _is_position(kernel, bound, loop):
+                return None  # a comparison of data
+            return "window" if _is_shifted(kernel, position, bound, loop) else "diagonal"
+        # `element < length - start` is `start + element < length`
         return "boundary" if kernel.fold(bound) == 0 else "tail"
     return None
+
+
+def _is_position(kernel: KernelView, value: int, loop: int) -> bool:
+    """Made of ranges, thread and block numbers; each element's own data, and what the loop finds, are no positions."""
+    places = (Kind.ARANGE, Kind.THREAD_INDEX, Kind.LANE, Kind.WARP, Kind.BLOCK_INDEX)
+    cone = index_cone(kernel, value)
+    for at in cone:
+        op = kernel.op(at)
+        if op.kind is Kind.LOAD and any(arg != NONE and differs_within(kernel, arg) for arg in op.args[:1]):
+            return False
+        if op.kind is Kind.ATOMIC or (op.kind is Kind.PHI and op.name == "loop" and loop in kernel.loops_of(at)):
+            return False
+    return any(kernel.op(at).kind in places for at in cone)
 
 
 def _moves(kernel: KernelView, position: int, loop: int) -> bool:
@@ -151,7 +196,7 @@ def _moving(kernel: KernelView, loop: int) -> frozenset[int]:
     return frozenset({one.variable, *(carried.phi for carried in one.carried)} - {NONE})
 
 
-def _is_shifted(kernel: KernelView, left: int, right: int) -> bool:
+def _is_shifted(kernel: KernelView, left: int, right: int, loop: int) -> bool:
     """The two positions are compared at a distance, a window's width, that is no difference of two lengths."""
     numbers = numbering(kernel)
     distance = difference(numbers.index(left), numbers.index(right))
@@ -161,8 +206,11 @@ def _is_shifted(kernel: KernelView, left: int, right: int) -> bool:
         for factor in monomial
         if rests_on_tile(kernel, numbers.example(factor))
     }
+    step = numbers.index(kernel.loop(loop).step) if loop != NONE and kernel.loop(loop).step != NONE else {}
     signs: list[bool] = []
     for monomial, times in distance.items():
+        if monomial in step:
+            continue  # a whole block of the loop
         examples = [numbers.example(factor) for factor in monomial]
         if not monomial:
             if abs(times) > 1:
@@ -193,7 +241,10 @@ def _same_work(kernel: KernelView, plain: Region, masked: Region) -> bool:
         return one.parent == other.parent and not _are_alternatives(kernel, one.guards, other.guards)
     if plain.loop == masked.loop:
         return any(Guard(guard.value, not guard.expected) in masked.guards for guard in plain.guards)
-    return plain.loop != NONE and "tail" in masked.masks and _continues(kernel, plain, masked)
+    mask = masked.masks.get("tail")
+    if plain.loop == NONE or mask is None or numbering(kernel).number(mask) in plain.compared:
+        return False  # the same mask in the loop and after it
+    return _continues(kernel, plain, masked)
 
 
 def _are_alternatives(kernel: KernelView, some: tuple[Guard, ...], others: tuple[Guard, ...]) -> bool:
@@ -216,30 +267,34 @@ def _lies(kernel: KernelView, condition: int) -> bool:
 
 
 def _branched(kernel: KernelView) -> Iterator[Peeled]:
-    """Masks under a branch on how the block lies: the others skip them."""
+    """Masks under a branch on how the block lies, which the others leave their data without."""
     for value in _choices(kernel):
         op = kernel.op(value)
-        yield from _under_branch(kernel, value, op, comparisons(kernel, op.args[0]))
+        outer = frozenset() if op.loop == NONE else frozenset(kernel.loop(op.loop).guards)
+        for guard in op.guards:
+            if guard in outer or not _lies(kernel, guard.value) or not _is_left_out(kernel, value, guard):
+                continue
+            for comparison in comparisons(kernel, op.args[0]):
+                edge = edge_of(kernel, comparison, op.loop)
+                if edge in POSITIONS or (edge is not None and _strikes_out(kernel, value)):
+                    yield Peeled(edge, comparison, guard.value, "a branch leaves the mask out of interior blocks")
 
 
-def _under_branch(kernel: KernelView, value: int, op: Op, masks: Iterable[int]) -> Iterator[Peeled]:
-    loop = op.loop
-    outer = frozenset() if loop == NONE else frozenset(kernel.loop(loop).guards)
-    for guard in op.guards:
-        if guard in outer or not _lies(kernel, guard.value):
-            continue
-        if not _works_without(kernel, value, guard):
-            continue
-        for comparison in masks:
-            edge = edge_of(kernel, comparison, loop)
-            if edge is not None:
-                yield Peeled(edge, comparison, guard.value, "a branch leaves the mask out of interior blocks")
+def _strikes_out(kernel: KernelView, choice: int) -> bool:
+    """Masked scores become so small that their exponential is zero."""
+    numbers = [kernel.fold(arg) for arg in kernel.op(choice).args[1:]]
+    return any(isinstance(one, (int, float)) and one <= LOWEST for one in numbers)
 
 
-def _works_without(kernel: KernelView, value: int, guard: Guard) -> bool:
-    """The masked data is used beyond the branch as well: the branch is around the mask, not around the work."""
-    joined = (user for user in kernel.flows_to(value, lambda op: op.kind in (Kind.ELEMENTWISE, Kind.CAST, Kind.SHAPE)))
-    return any(
-        kernel.op(user).kind is Kind.PHI and kernel.op(user).name == "if" and kernel.op(user).args[0] == guard.value
-        for user in joined
-    )
+def _is_left_out(kernel: KernelView, value: int, guard: Guard) -> bool:
+    """Behind the branch the data goes on masked, or else as it was."""
+    data = flow(kernel)
+    unmasked = frozenset(data.back(data.operands(value), lambda op: op.kind is not Kind.MMA))
+    masked = frozenset(data.forward((value,), lambda op: op.kind in (Kind.PHI, Kind.SHAPE, Kind.CAST)))
+    for phi in kernel.values(Kind.PHI, name="if"):
+        condition, then, other = kernel.op(phi).args
+        if condition == guard.value:
+            taken, left = (then, other) if guard.expected else (other, then)
+            if taken in masked and left in unmasked:
+                return True
+    return False
