@@ -103,6 +103,15 @@ def _listed_tiles(view: BodyView, loads: tuple[int, ...]) -> Iterator[Extent]:
             for edge in touching_tiles(view, place) if place != NONE else ():
                 for monomial in edge:
                     for factor in monomial:
-                        entry = view.strip(numbers.example(factor))
-                        if entry in loads and len(monomial) > 1 and view.op(entry).loop == NONE:
-                            yield Extent(entry, "offsets", fetch, "places the block's tile")
+                        for entry in _alternatives(view, numbers.example(factor)):
+                            if entry in loads and len(monomial) > 1 and view.op(entry).loop == NONE:
+                                yield Extent(entry, "offsets", fetch, "places the block's tile")
+
+
+def _alternatives(view: BodyView, value: int) -> tuple[int, ...]:
+    """What a number is: with packed sequences what a table says, without them the block's own number."""
+    inner = view.strip(value)
+    op = view.op(inner)
+    if op.kind is Kind.PHI and op.name == "if":
+        return tuple(view.strip(arg) for arg in op.args[1:] if arg != NONE)
+    return (inner,)

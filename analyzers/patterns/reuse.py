@@ -241,7 +241,7 @@ def _both_ways(view: BodyView) -> Iterator[Reuse]:
         for at in made:
             for user in view.users(at):
                 op = view.op(user)
-                axis = op.attrs.get("axis")
+                axis = 0 if len(dims) == 1 else op.attrs.get("axis")
                 if op.kind is Kind.REDUCE and op.name == "sum" and isinstance(axis, int) and dims:
                     shape = view.op(op.args[0]).shape
                     if (

@@ -81,7 +81,7 @@ def _returning(kernel: KernelView) -> Iterator[int]:
         if loop.step == NONE or (kernel.fold_int(loop.step) or 0) >= 0:
             continue
         for carried in loop.carried:
-            behind = frozenset(data.back((carried.next,), _pointwise))
+            behind = frozenset(data.back((carried.next,), lambda op: _pointwise(op) or op.kind is Kind.MMA))
             if carried.phi in behind:
                 yield from behind
 

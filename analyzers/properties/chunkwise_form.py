@@ -56,16 +56,18 @@ def _masked_products(kernel: KernelView) -> Iterator[_Part]:
         decayed = any(data.is_fetch(at) for at in behind) and any(_is_decay(kernel, at) for at in behind)
         if not decayed and not any(at in made for at in behind):
             continue
-        if len(made) < 2 and not decayed:
-            continue  # a chunk's output has a part from inside and one from the state
+        if any(_is_probability(kernel, at) for at in behind):
+            continue
         after = frozenset(data.forward((one.value,), lambda op: op.kind in ELEMENTS))
         if any(kernel.op(at).kind is Kind.ELEMENTWISE and kernel.op(at).name in ("exp", "exp2") for at in after):
             continue
         operands = {side for at in behind if at in made for side in (made[at].a, made[at].b) if side != NONE}
-        if _is_weighed(kernel, operands) and data.outputs() and set(data.outputs()) & after:
+        if _is_weighed(kernel, operands) and any(set(data.operands(at)) & after for at in data.outputs()):
             text = "decayed scores of a chunk masked to a triangle, then stored"
             yield _Part(kernel, one.value, text, _side(kernel, one.value))
             continue
+        if len(made) < 2 and not decayed:
+            continue  # a chunk's output has a part from inside and one from the state
         multiplied = next((each for each in made.values() if {each.a, each.b} & after), None)
         if multiplied is not None:
             yield _Part(
@@ -79,9 +81,15 @@ def _is_decay(kernel: KernelView, value: int) -> bool:
     if op.kind is not Kind.ELEMENTWISE or op.name not in ("exp", "exp2"):
         return False
     terms = difference(kernel, op.args[0])
-    if any(kernel.op(at).kind is Kind.MMA for at in flow(kernel).back((op.args[0],), lambda op: op.kind in ELEMENTS)):
-        return False  # scores less their log-sum-exp are probabilities
     return bool(terms.plus) and bool(terms.minus)
+
+
+def _is_probability(kernel: KernelView, value: int) -> bool:
+    """The exponential of a product: of scores, less their log-sum-exp."""
+    op = kernel.op(value)
+    if op.kind is not Kind.ELEMENTWISE or op.name not in ("exp", "exp2"):
+        return False
+    return any(kernel.op(at).kind is Kind.MMA for at in flow(kernel).back(op.args, lambda one: one.kind in ELEMENTS))
 
 
 def _is_weighed(kernel: KernelView, operands: set[int]) -> bool:
@@ -217,7 +225,45 @@ def run(a, b, y):
     gemm[(M // 64, N // 64)](a, b, y, N, K, BM=64, BN=64, BK=64)
 """
 
+_BACKWARD = """
+@triton.jit
+def backward(Q, K, LSE, DO, V, DK, C: tl.constexpr, D: tl.constexpr):
+    dims = tl.arange(0, D)
+    at = tl.arange(0, C)
+    rows = tl.program_id(0) * C + at
+    place = rows[:, None] * D + dims[None, :]
+    q = tl.load(Q + place)
+    p = tl.exp(tl.dot(q, tl.trans(tl.load(K + place))) - tl.load(LSE + rows)[:, None])
+    p = tl.where(at[:, None] >= at[None, :], p, 0.0)
+    ds = p * tl.dot(tl.load(DO + place), tl.trans(tl.load(V + place)))
+    tl.store(DK + place, tl.dot(tl.trans(ds).to(q.dtype), q))
+
+
+def run(q, k, lse, do, v, dk):
+    T, D = q.shape
+    backward[(T // 64,)](q, k, lse, do, v, dk, C=64, D=D)
+"""
+
+_SCORES = """
+@triton.jit
+def scores(Q, K, G, A, C: tl.constexpr, D: tl.constexpr):
+    dims = tl.arange(0, D)
+    at = tl.arange(0, C)
+    place = (tl.program_id(0) * C + at)[:, None] * D + dims[None, :]
+    g = tl.load(G + place)
+    a = tl.dot(tl.load(Q + place) * tl.exp(g), tl.trans(tl.load(K + place) * tl.exp(-g)))
+    a = tl.where(at[:, None] >= at[None, :], a, 0.0)
+    tl.store(A + (tl.program_id(0) * C + at)[:, None] * C + at[None, :], a)
+
+
+def run(q, k, g, a):
+    T, D = q.shape
+    scores[(T // 64,)](q, k, g, a, C=64, D=D)
+"""
+
 EXAMPLES = (
+    Example("decayed scores of a chunk", "triton", _SCORES, Status.PRESENT, {"chunk": 64}),
+    Example("causal softmax, backward", "triton", _BACKWARD, Status.ABSENT, trap="look-alike: masked probabilities"),
     Example("state carried by the loop", "triton", _CARRIED, Status.PRESENT, {"chunk": 64}),
     Example("states in a kernel of their own", "triton", _STAGED, Status.PRESENT, {"chunk": 64}),
     Example("token by token", "triton", _TOKENS, Status.ABSENT, trap="a serial recurrence"),

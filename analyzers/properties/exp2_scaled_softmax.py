@@ -219,7 +219,19 @@ def _cuda(exponential: str, scale: str) -> str:
     return CUDA.replace("EXPONENTIAL", exponential).replace("SCALE", scale)
 
 
+_SOFTPLUS = """
+@triton.jit
+def softplus(X, Y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(X + i, mask=i < n)
+    tl.store(Y + i, tl.log2(1.0 + tl.exp2(x * 1.44269504)) * 0.69314718, mask=i < n)
+
+def run(X, Y):
+    softplus[(triton.cdiv(X.numel(), 1024),)](X, Y, X.numel(), BLOCK=1024)
+"""
+
 EXAMPLES = (
+    Example("softplus in base 2", "triton", _SOFTPLUS, Status.ABSENT, trap="look-alike: an activation without a scale"),
     Example(
         "merged by the launcher",
         "triton",

@@ -116,6 +116,13 @@ EXAMPLES = (
         {"scope": ("dot",)},
     ),
     Example(
+        "integer accumulator of loaded operands",
+        "triton",
+        MATMUL.replace("TYPE", "tl.int32").replace("STEP", "total += tl.dot(a, b)"),
+        Status.ABSENT,
+        trap="look-alike: what is added to integers is an integer",
+    ),
+    Example(
         "accumulator of half precision",
         "triton",
         MATMUL.replace("TYPE", "tl.float16").replace("STEP", "total += tl.dot(a, b, out_dtype=tl.float16)"),

@@ -146,7 +146,25 @@ FP8X2 = "q[i] = __nv_cvt_float2_to_fp8x2(v, __NV_SATFINITE, __NV_E4M3);"
 BITS = """uint32_t a = __float_as_uint(v.x), b = __float_as_uint(v.y);
     q[i] = ((a >> 20) & 0x7f) | (((b >> 20) & 0x7f) << 8);"""
 
+CLAMPED = """
+@triton.jit
+def quantise(X, Q, scale, low, high, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    y = tl.clamp(tl.load(X + i).to(tl.float32) * scale, low, high)
+    tl.store(Q + i, y.to(Q.dtype.element_ty))
+
+def run(X, Q, scale, low, high):
+    quantise[(X.numel() // 1024,)](X, Q, scale, low, high, BLOCK=1024)
+"""
+
 EXAMPLES = (
+    Example(
+        "clamped to a type that a caller chooses",
+        "triton",
+        CLAMPED,
+        Status.UNKNOWN,
+        trap="the element type is up to the caller",
+    ),
     Example(
         "conversion by type",
         "triton",

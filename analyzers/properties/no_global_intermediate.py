@@ -267,7 +267,23 @@ __global__ void gather(const float* table, const int* ids, float* rows, int D) {
 void run(const float* t, const int* ids, float* rows, int n, int D) { gather<<<n, D>>>(t, ids, rows, D); }
 """
 
+_ORDERS = """
+@triton.jit
+def sums(X, orders, Y, D, TERMS: tl.constexpr, BLOCK: tl.constexpr):
+    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for term in range(TERMS):
+        row = tl.load(orders + term)
+        total += tl.load(X + (tl.program_id(0) * TERMS + row) * D + cols, mask=cols < D, other=0.0)
+    tl.store(Y + tl.program_id(0) * D + cols, total, mask=cols < D)
+
+
+def run(x, orders, y):
+    sums[(y.shape[0], y.shape[1] // 256)](x, orders, y, y.shape[1], TERMS=8, BLOCK=256)
+"""
+
 EXAMPLES = (
+    Example("terms in a given order", "triton", _ORDERS, Status.ABSENT, trap="look-alike: no rows of one's own"),
     Example("scores stay on chip", "triton", _ATTENTION, Status.PRESENT, {"tensor": "scores", "max_fraction": 0}),
     Example("rows pooled while they are gathered", "triton", _BAGS, Status.PRESENT, {"tensor": "gathered_rows"}),
     Example("probabilities stored", "triton", _STORED, Status.ABSENT, trap="the intermediate is written after all"),

@@ -104,7 +104,28 @@ _CUDA_PADDED = _CUDA.replace(
     "int row = 0; row < 512; ++row)\n        if (first + row < last) total +=",
 ).replace("x[(size_t)row * D", "x[(size_t)(first + row) * D")
 
+_COUNT = _EARLY.replace("lengths + sequence", "lengths").replace(
+    "tl.program_id(1) * ROWS >= length", "tl.program_id(1) * ROWS >= tl.minimum(length, S)"
+)
+
+_TABLE = """
+@triton.jit
+def scale(X, tiles, Y, D: tl.constexpr, ROWS: tl.constexpr, PACKED: tl.constexpr):
+    tile = tl.program_id(0)
+    if PACKED:
+        tile = tl.load(tiles + tile)
+    rows = tile * ROWS + tl.arange(0, ROWS)
+    at = rows[:, None] * D + tl.arange(0, D)[None, :]
+    tl.store(Y + at, 2.0 * tl.load(X + at))
+
+
+def run(x, tiles, y, packed):
+    scale[(tiles.numel(),)](x, tiles, y, D=x.shape[1], ROWS=64, PACKED=packed)
+"""
+
 EXAMPLES = (
+    Example("blocks beyond one count end early", "triton", _COUNT, Status.PRESENT, {"source": "lengths"}),
+    Example("tiles from a table, if packed", "triton", _TABLE, Status.PRESENT, {"source": "offsets"}),
     Example("loop over a segment", "triton", _SEGMENTS, Status.PRESENT, {"source": "offsets"}),
     Example("blocks beyond the length end early", "triton", _EARLY, Status.PRESENT, {"source": "lengths"}),
     Example("rows masked", "triton", _MASKED, Status.ABSENT, trap="masks alone: padded blocks do padded work"),

@@ -165,7 +165,29 @@ void run(const float* a, const float* w, float* y, int M, int N, int K) {
 }
 """
 
+_GRADIENTS = """
+@triton.jit
+def gradients(X, DY, DX, DW, rows, N, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    first = tl.program_id(0) * rows
+    for row in range(first, first + rows):
+        x = tl.load(X + row * N + cols)
+        dy = tl.load(DY + row * N + cols)
+        total += x * dy
+        tl.store(DX + row * N + cols, dy - x * tl.sum(x * dy))
+    tl.store(DW + tl.program_id(0) * N + cols, total)
+
+
+def run(x, dy, dx, dw):
+    gradients[(64,)](x, dy, dx, dw, x.shape[0] // 64, x.shape[1], BLOCK=1024)
+"""
+
+_ROWS = _GRADIENTS.replace("        total += x * dy\n", "")
+
 EXAMPLES = (
+    Example("rows for two gradients", "triton", _GRADIENTS, Status.PRESENT, {"operand": "X", "consumers": 2}),
+    Example("rows for one gradient", "triton", _ROWS, Status.ABSENT, trap="a sum that only prepares its own row"),
     Example("operands of a product", "triton", _GEMM, Status.PRESENT, {"operand": "W", "consumers": 64}),
     Example("rotary row for all heads", "triton", _ROPE, Status.PRESENT, {"operand": "cos", "consumers": 8}),
     Example("block of elements", "triton", _SCALE_ROWS, Status.ABSENT, trap="an elementwise block is not a reuse tile"),

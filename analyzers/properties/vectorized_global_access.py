@@ -193,7 +193,18 @@ def _triton(place: str, size: str, stride: str = "stride") -> str:
     return TRITON.replace("PLACE", place).replace("SIZE", size).replace("STRIDE", stride)
 
 
+HEAD = """
+@triton.jit
+def scale(X, Y, D: tl.constexpr):
+    i = tl.program_id(0) * D + tl.arange(0, D)
+    tl.store(Y + i, tl.load(X + i) * 2)
+
+def run(X, Y):
+    scale[(X.shape[0],)](X, Y, D=X.shape[1])
+"""
+
 EXAMPLES = (
+    Example("row of a feature's own extent", "triton", HEAD, Status.UNKNOWN, trap="it may be one head's elements"),
     Example(
         "neighbouring elements",
         "triton",

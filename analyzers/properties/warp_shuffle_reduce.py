@@ -220,7 +220,22 @@ __global__ void prefix(const int* x, int* y) {
 void run(const int* x, int* y) { prefix<<<1, 32>>>(x, y); }
 """
 
+OFFSET = """
+@triton.jit
+def copy(X, counts, Y, rank, D: tl.constexpr, RANKS: tl.constexpr):
+    ranks = tl.arange(0, RANKS)
+    before = tl.sum(tl.load(counts + ranks, mask=ranks < rank, other=0))
+    i = tl.program_id(0) * D + tl.arange(0, D)
+    tl.store(Y + before * D + i, tl.load(X + i))
+
+def run(X, counts, Y, rank):
+    copy[(X.shape[0],)](X, counts, Y, rank, D=1024, RANKS=8)
+"""
+
 EXAMPLES = (
+    Example(
+        "offset added up from counts", "triton", OFFSET, Status.ABSENT, trap="carries no work: it only places rows"
+    ),
     Example(
         "sum and maximum of a row",
         "triton",

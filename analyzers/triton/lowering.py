@@ -757,7 +757,7 @@ class Lowering:
         callables = (Func, KernelDef, Partial, Named, Bound, Choice)
         if isinstance(yes, callables) and isinstance(no, callables):
             return Choice(condition, yes, no)
-        return Opaque("one of several")
+        return Opaque("one of several", (*_tuples(yes), *_tuples(no)))
 
     def joined_type(self, left: int, right: int) -> tuple[tuple[int, ...] | None, str | None]:
         a, b = self.b.ops[left], self.b.ops[right]
@@ -881,6 +881,9 @@ class Lowering:
             return value.items
         if isinstance(value, Instance) and len(value.fields) == count:
             return tuple(value.fields.values())
+        fitting = [one for one in _tuples(value) if len(one.items) == count]
+        if len(fitting) == 1:
+            return fitting[0].items
         whole = self.ref(value, node)
         return tuple(
             self.b.emit(Kind.ITEM, "", (whole,), self.place(node), {"index": position}) for position in range(count)
@@ -1240,6 +1243,13 @@ def _itself(known: Known) -> object:
 
 def _truth(known: Known) -> object:
     return None if known is UNKNOWN else bool(known)
+
+
+def _tuples(value: Value) -> tuple[Tup, ...]:
+    """The tuples that a value may be."""
+    if isinstance(value, Opaque):
+        return value.tuples
+    return (value,) if isinstance(value, Tup) else ()
 
 
 def _is_data(value: Value) -> bool:

@@ -220,9 +220,14 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Something that is no run-time value and that cannot be followed, in words."""
+    """Something that is no run-time value and that cannot be followed, in words.
+
+    `tuples` are what it may be where branches leave tuples of different lengths: an assignment to several
+    names tells which.
+    """
 
     what: str
+    tuples: tuple[Tup, ...] = ()
 
 
 Value = (

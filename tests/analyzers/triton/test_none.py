@@ -39,3 +39,9 @@ def test_a_helper_with_an_optional_argument_is_followed() -> None:
         seen.add(body.ops[at].kind)
         stack.extend(body.ops[at].args)
     assert Kind.BLOCK_INDEX in seen and Kind.CALL not in seen
+
+
+def test_an_unpacking_tells_which_tuple_a_helper_returned() -> None:
+    source = SOURCE.replace("tl.cdiv(m, 16))", "m)")
+    (kernel,) = read("kernel.py", source).kernels
+    assert not [op for op in kernel.variants[0].body.ops if op.kind is Kind.CALL]
