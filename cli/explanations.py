@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from importlib import import_module
@@ -12,6 +13,7 @@ from d2k.analyzers.core.detector import Example
 from d2k.analyzers.guards.run import GUARDS
 from d2k.cli.failure import InputError
 from d2k.cli.tasks import known_tasks, load
+from d2k.cli.terms import TERMS
 from d2k.compiler.diagnostics import CODES
 from d2k.spec.check import Check, terms
 from d2k.spec.finding import Status
@@ -19,13 +21,16 @@ from d2k.spec.task import Task
 from d2k.spec.vocabulary import Attribute, Level, Property, vocabulary
 
 WIDTH = 96
+_SHOWN = 6
 
 
 def explanation(what: str | None) -> str:
     """The text for `what`. Raises InputError if nothing is called so."""
     if what is None:
         return "\n".join(_contents())
-    prop = vocabulary().get(what) or next((one for one in vocabulary().properties if what in one.aliases), None)
+    prop = vocabulary().get(what) or next(
+        (one for one in vocabulary().properties if what.lower() in map(str.lower, one.aliases)), None
+    )
     if prop is not None:
         return "\n".join(_property(prop))
     if what.upper() in CODES:
@@ -36,10 +41,14 @@ def explanation(what: str | None) -> str:
         return "\n".join(_guard(what))
     if what in known_tasks():
         return "\n".join(_task(load(what)))
-    known = [*(one.id for one in vocabulary().properties), *CODES, *known_tasks(), *GUARDS]
+    term = what.lower().replace(" ", "_")
+    if term in TERMS:
+        return "\n".join([term.replace("_", " "), "", *wrap(TERMS[term], WIDTH)])
+    known = [*TERMS, *(one.id for one in vocabulary().properties), *CODES, *known_tasks(), *GUARDS]
     known += [alias for one in vocabulary().properties for alias in one.aliases]
-    near = get_close_matches(what, known, n=3)
-    hint = f"Did you mean {' or '.join(f'`{one}`' for one in near)}?" if near else "`d2kc explain` lists what there is."
+    near = [one for one in known if what.lower() in re.split(r"[\W_]", one.lower())][:_SHOWN]
+    near = near or get_close_matches(what, known, n=3)
+    hint = f"Did you mean {', '.join(f'`{one}`' for one in near)}?" if near else "`d2kc explain` lists what there is."
     raise InputError(f"nothing is called `{what}`. {hint}")
 
 
@@ -52,6 +61,8 @@ def _contents() -> Iterator[str]:
     yield from _columns(list(GUARDS))
     yield "\nTasks"
     yield from _columns(list(known_tasks()))
+    yield "\nWords of an audit, and the reasons why something is missing"
+    yield from _columns(list(TERMS))
     yield f"\nDiagnostics: {len(CODES)} codes, {min(CODES)} to {max(CODES)}; `d2kc explain {min(CODES)}`"
 
 

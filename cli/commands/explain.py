@@ -15,6 +15,7 @@ def command(what: str | None) -> None:
     d2kc explain D2K0312              what the message means, a wrong and a right example
     d2kc explain attn_prefill_gqa     the task and its guidance in short
     d2kc explain library_delegation   a guard
+    d2kc explain gated                a word of an audit, or a reason such as wrong_parameter
     """
     from d2k.cli.explanations import explanation
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from d2k.cli.tasks import known_tasks
+from d2k.spec.finding import Reason
 from d2k.spec.validate import find_problems
 from tests.cli.conftest import Command
 
@@ -112,6 +113,18 @@ def test_explain(d2kc: Command, what: str | None) -> None:
     done = d2kc("explain", *([what] if what else []))
     assert done.code == 0
     assert len(done.out.splitlines()) > 5
+
+
+@pytest.mark.parametrize("what", [*Reason, "gated", "free", "root causes", "no trace"])
+def test_words_of_an_audit_are_explained(d2kc: Command, what: str) -> None:
+    done = d2kc("explain", what)
+    assert done.code == 0
+    assert what.replace("_", " ") in done.out
+
+
+def test_explain_knows_aliases_in_any_case_and_suggests_by_word(d2kc: Command) -> None:
+    assert d2kc("explain", "tma").out.startswith("tma_bulk_copy")
+    assert "`smem_histogram`" in d2kc("explain", "smem").err
 
 
 def test_explain_shows_examples_with_their_traps(d2kc: Command) -> None:
