@@ -7,6 +7,7 @@ tensor memory count as one variable each: what is stored anywhere in an array ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from types import CodeType, FunctionType
 from weakref import WeakKeyDictionary
@@ -62,6 +63,18 @@ def _moves_pointer(op: Op) -> bool:
     return op.kind in POINTER_ARITHMETIC and not (op.kind is Kind.ELEMENTWISE and op.name in PRODUCTS)
 
 
+@dataclass(frozen=True, slots=True)
+class FetchSets:
+    """For each value a set of bits over `places`, the fetches of the body: a least fixed point of data flow."""
+
+    places: tuple[int, ...]
+    bits: tuple[int, ...]
+
+    def of(self, value: int) -> tuple[int, ...]:
+        bits = self.bits[value]
+        return tuple(place for number, place in enumerate(self.places) if bits >> number & 1) if bits else ()
+
+
 class Flow:
     """Data flow of one body."""
 
@@ -70,7 +83,7 @@ class Flow:
         self._ops = graph.body.ops
         self._operands: dict[int, tuple[int, ...]] = {}
         self._fetches: dict[CodeType, dict[int, tuple[int, ...]]] = {}
-        self._behind: dict[CodeType, list[int]] = {}
+        self._behind: dict[CodeType, FetchSets] = {}
 
     @cached_property
     def _roots(self) -> dict[int, tuple[int, ...]]:
@@ -291,20 +304,19 @@ class Flow:
     def _read_off(self, value: int, code: CodeType, through: Through) -> tuple[int, ...]:
         """The same from sets for all values at once, which many searches in a large body would take too long for."""
         if code not in self._behind:
-            self._behind[code] = self._fetch_sets(through)
-        bits, places = self._behind[code][value], self._all_fetches
-        return tuple(place for number, place in enumerate(places) if bits >> number & 1)
+            self._behind[code] = self.fetch_sets(lambda at: through(self._ops[at]))
+        return self._behind[code].of(value)
 
     @cached_property
     def _all_fetches(self) -> tuple[int, ...]:
         return tuple(value for value in range(len(self._ops)) if self.is_fetch(value))
 
-    def _fetch_sets(self, through: Through) -> list[int]:
-        """For each value the fetches behind it, as a set of bits over `_all_fetches`: the least fixed point."""
+    def fetch_sets(self, passes: Callable[[int], bool]) -> FetchSets:
+        """The fetches behind every value, followed through the operands of the values that `passes` accepts."""
         sets = [0] * len(self._ops)
         for number, place in enumerate(self._all_fetches):
             sets[place] = 1 << number
-        passing = [(value, self.operands(value)) for value, op in enumerate(self._ops) if through(op)]
+        passing = [(value, self.operands(value)) for value in range(len(self._ops)) if passes(value)]
         changed = True
         while changed:
             changed = False
@@ -315,7 +327,7 @@ class Flow:
                 if bits != sets[value]:
                     sets[value] = bits
                     changed = True
-        return sets
+        return FetchSets(self._all_fetches, tuple(sets))
 
     def is_fetch(self, value: int) -> bool:
         """A read of memory that is no on-chip array and nothing that the block itself stored there."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from d2k.analyzers.core.view import KernelView
+from d2k.analyzers.core.view import BodyView, KernelView
 from d2k.analyzers.patterns.addresses import memory_of
-from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.dataflow import FetchSets, flow
 from d2k.analyzers.patterns.loops import index_cone, movers, trip_count, walked, where
+from d2k.analyzers.patterns.memo import memo_loop
 from d2k.analyzers.patterns.tiles import differs_within
 from d2k.spec.facts import NONE, Carried, Kind, Op
 
@@ -73,35 +74,30 @@ def _meetings(
 
 def _sources(kernel: KernelView, value: int, loop: int) -> tuple[int, ...]:
     """Fetches behind an operand. What the loop carries, or picks by its own position, is another thing each time."""
-    data = flow(kernel)
-    moving = movers(kernel, loop)
-    found: list[int] = []
-    seen = {value}
-    stack = [value]
-    while stack:
-        at = stack.pop()
-        op = kernel.op(at)
-        if data.is_fetch(at):
-            found.append(at)
-            continue
-        if op.kind in (Kind.MMA, Kind.REDUCE, Kind.SCAN) or _is_carried(kernel, at, loop):
-            continue
-        inside = loop in kernel.loops_of(at)
-        if inside and any(not moving.isdisjoint(index_cone(kernel, one)) for one in _picks(kernel, at)):
-            continue
-        for operand in data.operands(at):
-            if operand not in seen:
-                seen.add(operand)
-                stack.append(operand)
-    return tuple(sorted(found))
+    return _all_sources(kernel, loop).of(value)
 
 
-def _is_carried(kernel: KernelView, value: int, loop: int) -> bool:
+@memo_loop
+def _all_sources(view: BodyView, loop: int) -> FetchSets:
+    data = flow(view)
+    moving = movers(view, loop)
+
+    def passes(value: int) -> bool:
+        op = view.op(value)
+        if data.is_fetch(value) or op.kind in (Kind.MMA, Kind.REDUCE, Kind.SCAN) or _is_carried(view, value, loop):
+            return False
+        inside = loop in view.loops_of(value)
+        return not (inside and any(not moving.isdisjoint(index_cone(view, one)) for one in _picks(view, value)))
+
+    return data.fetch_sets(passes)
+
+
+def _is_carried(kernel: BodyView, value: int, loop: int) -> bool:
     op = kernel.op(value)
     return op.kind is Kind.PHI and op.name == "loop" and op.loop == loop
 
 
-def _picks(kernel: KernelView, value: int) -> tuple[int, ...]:
+def _picks(kernel: BodyView, value: int) -> tuple[int, ...]:
     """Operands that say which element is read from an array on chip."""
     op = kernel.op(value)
     if op.kind is Kind.LOAD:

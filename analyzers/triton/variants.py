@@ -19,8 +19,8 @@ from d2k.analyzers.triton.types import named_dtype
 from d2k.analyzers.triton.values import UNKNOWN, Config, DType, Func, KernelDef, Layout, Literal, Named, Tup, Value
 from d2k.spec.facts import AttrValue, Constant, Kind, Launch
 
-MAX_VARIANTS = 64
-MAX_CONFIGS = 256
+MAX_VARIANTS = 24
+MAX_CONFIGS = 128
 """Configurations that are joined with launches; longer lists are thinned out first."""
 
 COMPUTED = "computed"
