@@ -6,11 +6,11 @@ reduction at all.
 
 from __future__ import annotations
 
-from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
+from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss, Undecided
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.known import computes_all_results
 from d2k.analyzers.patterns.output_tile import OutputTile, output_tiles
-from d2k.spec.facts import NONE
+from d2k.spec.facts import NONE, Kind
 from d2k.spec.finding import FoundValue, Reason, Status
 
 
@@ -29,6 +29,10 @@ def detect(kernel: KernelView) -> Detection:
         text = f"tile of {found[0].m or 'several'} x {found[0].n or 'several'}"
         place = Evidence(kernel.place(found[0].value), text)
         return Miss(Reason.WRONG_PARAMETER, "the tile has one row", (place,))
+    multiplied = kernel.values(Kind.MMA)
+    if multiplied:
+        place = Evidence(kernel.place(multiplied[0]), "the product")
+        return Undecided("the product cannot be followed from its accumulator to what is stored", (place,))
     return Miss(detail="no output is a sum of products along a loop", certain=computes_all_results(kernel))
 
 
