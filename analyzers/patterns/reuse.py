@@ -251,9 +251,21 @@ def _both_ways(view: BodyView) -> Iterator[Reuse]:
                         and ends & set(data.forward((user,)))
                     ):
                         axes.setdefault(axis % len(dims), user)
-        axes |= _over_rows(view, fetch, made)
-        if len(axes) >= 2:
+        rows = _over_rows(view, fetch, made)
+        # sums that all come back to the tile's own elements normalise it
+        kept = rows or any(_is_kept(view, user, len(dims)) for user in axes.values())
+        axes |= rows
+        if len(axes) >= 2 and kept:
             yield Reuse(fetch, 2, max(axes.values()), "summed for its row and for its column")
+
+
+def _is_kept(view: BodyView, reduction: int, rank: int) -> bool:
+    """The sum is stored as it is, with fewer axes than the tile."""
+    data = flow(view)
+    made = frozenset(data.forward((reduction,), lambda op: op.kind is not Kind.REDUCE))
+    values = (view.op(at).args[1] for at in data.outputs() if at in made and len(view.op(at).args) > 1)
+    shapes = (view.op(value).shape for value in values if value in made)
+    return any(shape is not None and len(shape) < rank for shape in shapes)
 
 
 def _over_rows(view: BodyView, fetch: int, made: frozenset[int]) -> dict[int, int]:
