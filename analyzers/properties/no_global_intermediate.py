@@ -152,9 +152,27 @@ def _gathered(kernel: KernelView) -> Iterator[_Kept]:
             continue
         for carried in kernel.loop(loops[0]).carried:
             added = set(data.back((carried.next,), _is_added))
-            if fetch in added and carried.phi in added:
+            if fetch in added and carried.phi in added and not _scales_data(kernel, fetch, added):
                 yield _Kept("gathered_rows", fetch, carried.next, None)
                 return
+
+
+def _scales_data(kernel: KernelView, fetch: int, added: set[int]) -> bool:
+    """What is looked up is multiplied element by element with other data: it is a scale, no row that is pooled."""
+    data = flow(kernel)
+    made = frozenset(data.forward((fetch,), _is_added)) & added
+    for at in made:
+        op = kernel.op(at)
+        if op.kind is Kind.ELEMENTWISE and op.name in ("mul", "fma"):
+            others = [one for arg in op.args[:2] if arg not in made for one in data.fetches(arg, _pointwise)]
+            if any(_extents(kernel, one) >= _extents(kernel, fetch) > 0 for one in others):
+                return True
+    return False
+
+
+def _extents(kernel: KernelView, value: int) -> int:
+    """Axes of a tile that have more than one element."""
+    return sum(dim != 1 for dim in kernel.dims(value) or ())
 
 
 def _is_added(op: Op) -> bool:
