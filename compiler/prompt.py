@@ -126,7 +126,7 @@ def _contents(tensor: Tensor, task: Task) -> str:
     if tensor.direction is Direction.OUTPUT:
         return "to be written"
     if is_scalar(tensor) and tensor.distribution.startswith("values("):
-        return "given for each workload"
+        return f"always `{tensor.distribution.removeprefix('values(').removesuffix(')')}`"
     drawn = next((one for one in task.draws if tensor.name in one.tensors), None)
     if drawn is not None:
         return (

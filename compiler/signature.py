@@ -49,7 +49,7 @@ def _python_parameter(tensor: Tensor) -> str:
 def _c_parameter(tensor: Tensor) -> str:
     element = _C_TYPES.get(tensor.packed or tensor.dtype, "void")
     if is_scalar(tensor):
-        return f"{element} {tensor.name}"
+        return f"{'float' if element == 'void' else element} {tensor.name}"
     const = "const " if tensor.direction is Direction.INPUT else ""
     return f"{const}{element}* {tensor.name}"
 

@@ -7,11 +7,13 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import d2k
 from d2k.compiler.compile import compile_text, load_task
 from d2k.compiler.prompt import BEGIN, END, GUIDANCE, prompt
+from d2k.compiler.signature import c_signature
 from d2k.spec.task import Task
 from d2k.spec.vocabulary import Level, vocabulary
 
@@ -122,10 +124,17 @@ def test_figures_of_a_workload_are_those_derived_by_hand() -> None:
     assert f"- cost: {cost}\n" in text
 
 
+def test_a_scalar_of_half_precision_is_a_float_in_c() -> None:
+    whole = task("moe_route_permute")
+    half = tuple(msgspec.structs.replace(one, dtype="bf16") if one.name == "kept" else one for one in whole.tensors)
+    assert "float kept" in c_signature(msgspec.structs.replace(whole, tensors=half))
+
+
 def test_scalars_lists_and_packed_tensors_are_shown_as_they_are_passed() -> None:
     prefill = prompt(task("attn_prefill_gqa"), "none")
-    assert "| `is_causal` | input | Python bool | scalar | given for each workload |" in prefill
+    assert "| `is_causal` | input | Python bool | scalar | always `causal` |" in prefill
     assert "- scalars: is_causal = false" in prefill
+    assert "| `kept` | input | Python int | scalar | always `KG` |" in prompt(task("moe_route_permute"), "none")
     paged = prompt(task("attn_paged_decode_gqa"), "none")
     assert "lens = [65536, 31 times 1024]" in paged
     # Hq, Hk, D, page are the axes that are no list; B, P, MP derive from the list.
