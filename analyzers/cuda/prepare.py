@@ -110,6 +110,16 @@ def ascii_only(text: str) -> str:
     return text if text.isascii() else re.sub(r"[^\x00-\x7f]", "_", text)
 
 
+_EMPTY_DEFAULT = re.compile(r"=(\s*)\{\s*\}(?=\s*[,)])")
+_DECLTYPE_VALUE = re.compile(r"\bdecltype\((\w+)\)\s*\{\s*\}")
+
+
+def _adjust(text: str) -> str:
+    """Forms that the parser does not know, in others of the same length: a parameter `T t = {}`, `decltype(x){}`."""
+    text = _EMPTY_DEFAULT.sub(lambda m: ("=" + m.group(1) + "0").ljust(len(m.group())), text)
+    return _DECLTYPE_VALUE.sub(lambda m: m.group(1).ljust(len(m.group())), text)
+
+
 class _TooMuch(Exception):
     """A macro expands to more than can be analysed in bounded time."""
 
@@ -192,7 +202,7 @@ class _Preparer:
                 self.copy(copied, start)
                 at = copied = self._directive(match.group(), start, end)
         self.copy(copied, len(source))
-        self.out.text = "".join(self.parts)
+        self.out.text = _adjust("".join(self.parts))
         self.out.macros = self.macros
         return self.out
 
