@@ -12,7 +12,9 @@ from d2k.cli.options import entry_option, include_option, json_option, out_optio
 @target_option
 @entry_option
 @include_option
-@click.option("--only", metavar="IDS", help="Show only these properties or levels: L3, tma_bulk_copy,… JSON always has all.")
+@click.option(
+    "--only", metavar="IDS", help="Show only these properties or levels: L3, tma_bulk_copy,… JSON always has all."
+)
 @click.option("--skip", metavar="IDS", help="Leave out these properties or levels.")
 @click.option("--all", "every", is_flag=True, help="Say of every absent property why it is absent.")
 @click.option("--diff", is_flag=True, help="Compare the designs of two files.")
