@@ -39,12 +39,21 @@ def files(names: Sequence[str], options: analyze.Options, usual_entry: str = "")
     progress = Progress("analysed", len(paths))
     done: list[Analysed] = []
     for path in paths:
-        text = read_kernel(path)
+        try:
+            text = read_kernel(path)
+        except InputError as error:
+            if path in names:
+                raise
+            # one that a directory or a glob brought along: the others go on
+            click.echo(f"warning: left out: {error}", err=True)
+            continue
         program = analyze.read(text.path, text.text, options)
         if usual_entry and any(function.name == usual_entry for function in program.functions):
             program = analyze.read(text.path, text.text, replace(options, entry=usual_entry))
         done.append(Analysed(text, program, analyze.report(program, text.text, options)))
         progress.step()
+    if not done:
+        raise InputError(f"no file can be read in {', '.join(f'`{one}`' for one in names)}.")
     _check_entry(done, options.entry)
     _tell_bugs(done)
     return tuple(done)

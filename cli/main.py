@@ -77,6 +77,10 @@ def d2kc() -> None:
 
 def main() -> None:
     """Run `d2kc` and exit with its code; a bug ends in a message that says how to report it."""
+    for name in ("stdout", "stderr"):
+        # a process that was started with a closed stream has None there
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 (for the whole run)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -97,10 +101,20 @@ def run(arguments: list[str]) -> int:
         return 130
     except BrokenPipeError:
         # the reader has gone (`d2kc … | head`): nothing is left to say, not even by the interpreter at its exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
         return FINE
+    except OSError as error:
+        # a full disk behind standard output, a folder that vanished: the surroundings are at fault, not d2kc
+        _silence()
+        click.echo(f"error: {error.filename or 'standard output'}: {error.strerror or error}.", err=True)
+        return USAGE
     except Exception as error:
         return _internal(error, arguments)
+
+
+def _silence() -> None:
+    """Let what is still buffered for standard output go nowhere, so that the exit of the interpreter does not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _internal(error: Exception, arguments: list[str]) -> int:

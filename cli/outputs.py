@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import tempfile
 from pathlib import Path
@@ -34,14 +35,24 @@ def emit(text: str, out: str | None = None) -> None:
 
 def write(path: Path, text: str) -> None:
     """Replace `path` by `text`; see `write_bytes`."""
-    write_bytes(path, text.encode("utf-8", "surrogateescape"))
+    write_bytes(path, text.encode("utf-8", "replace"))
 
 
 def write_bytes(name: str | Path, content: bytes) -> None:
-    """Replace a file in one step, keeping its mode; a full disk or a crash leaves the old file as it was."""
-    path = Path(name).resolve()
+    """Replace a file in one step, keeping its mode; a full disk or a crash leaves the old file as it was.
+
+    A device or a pipe is written into: it must not be replaced. Raises InputError.
+    """
     try:
-        mode = path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask()
+        path, mode = Path(name), _mode(Path(name))
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            # without O_NONBLOCK a pipe that nobody reads would be waited for without end
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            os.set_blocking(descriptor, True)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            return
+        path, mode = path.resolve(), stat.S_IMODE(mode)
         descriptor, temporary_name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         temporary = Path(temporary_name)
         try:
@@ -56,6 +67,14 @@ def write_bytes(name: str | Path, content: bytes) -> None:
             raise
     except OSError as error:
         raise InputError(f"cannot write `{name}`: {error.strerror}.") from error
+
+
+def _mode(path: Path) -> int:
+    """Kind and permissions of the file, of a new one where there is none."""
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return stat.S_IFREG | 0o666 & ~_umask()
 
 
 def _umask() -> int:

@@ -15,10 +15,10 @@ def make_task(name: str, parent: Path) -> tuple[Path, ...]:
     """Write the files of a new task into `parent / name`; nothing that exists is touched. Raises InputError."""
     _check_name(name)
     folder = parent / name
-    if folder.exists():
-        raise InputError(f"`{folder}` exists already. Choose another name, or remove it.")
     try:
         folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise InputError(f"`{folder}` exists already. Choose another name, or remove it.") from error
     except OSError as error:
         raise InputError(f"cannot make the folder `{folder}`: {error.strerror}.") from error
     written: list[Path] = []

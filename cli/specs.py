@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from d2k.cli.inputs import STDIN, expand, read_bytes
+from d2k.cli.inputs import STDIN, expand, read_bytes, shown
 from d2k.compiler.compile import check_parsed
 from d2k.compiler.diagnostics import Diagnostic, Severity
 from d2k.compiler.fixes import apply
@@ -26,7 +26,7 @@ class Checked:
 
 def read(path: str) -> Parsed:
     """The parsed file. Raises InputError if it cannot be read."""
-    return parse_bytes(read_bytes(path), "<stdin>" if path == STDIN else path)
+    return parse_bytes(read_bytes(path), shown(path))
 
 
 def check(names: Sequence[str]) -> tuple[Checked, ...]:

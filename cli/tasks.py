@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import click
 
 import d2k
 from d2k.cli.failure import InputError
-from d2k.cli.inputs import read_bytes
+from d2k.cli.inputs import read_bytes, shown
 from d2k.spec.task import Task
 
 ROOT = Path(d2k.__file__).parent / "tasks"
@@ -23,16 +24,26 @@ def known_tasks() -> tuple[str, ...]:
 
 def task_file(name: str) -> Path:
     """The file that `name` stands for. Raises InputError."""
-    path = Path(name)
-    if path.is_file():
-        return path
-    if (path / FILE).is_file():
-        return path / FILE
-    if (ROOT / name / FILE).is_file() and name == Path(name).name:
+    if not name:
+        raise InputError("the name of the task is empty. Is a variable of the shell not set?")
+    if _is_file(name):
+        return Path(name)
+    if _is_file(f"{name}/{FILE}"):
+        return Path(name) / FILE
+    if name in known_tasks():
         return ROOT / name / FILE
     near = get_close_matches(name, known_tasks(), n=1)
     hint = f"Did you mean `{near[0]}`?" if near else f"Known tasks: {', '.join(known_tasks())}."
     raise InputError(f"there is no task `{name}`, nor a file of that name. {hint}")
+
+
+def _is_file(name: str) -> bool:
+    """Whether there is something to read: a file, or a pipe that the shell made. Never a device or a folder."""
+    try:
+        mode = Path(name).stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISFIFO(mode)
 
 
 def load(name: str) -> Task:
@@ -43,7 +54,7 @@ def load(name: str) -> Task:
     from d2k.compiler.compile import compile_parsed
     from d2k.compiler.parse import parse_bytes
 
-    compiled = compile_parsed(parse_bytes(read_bytes(str(path)), str(path)), path.parent)
+    compiled = compile_parsed(parse_bytes(read_bytes(str(path)), shown(str(path))), path.parent)
     if compiled.task is None:
         from d2k.report.diagnostics import render
 
