@@ -388,7 +388,8 @@ class Core:
             return Val(self.written_addresses[ref.address], type_)
         attrs = self.access_attrs(type_, ref.space, "vector" if self.is_wide(type_) else "pointer")
         attrs.update(extra)
-        value = self.emit(Kind.LOAD, "load", (ref.address, NONE), attrs, type_.dtype if not type_.pointer else None)
+        dtype = type_.instance.element if type_.instance is not None else type_.dtype
+        value = self.emit(Kind.LOAD, "load", (ref.address, NONE), attrs, dtype if not type_.pointer else None)
         if type_.pointer:
             return Pointer(value, type_.pointee(), "global")
         return Val(value, type_)
@@ -421,7 +422,9 @@ class Core:
             stored = self.val(value)
             attrs = self.access_attrs(place.type, place.space, "vector" if self.is_wide(place.type) else "pointer")
             attrs.update(extra)
-            self.emit(Kind.STORE, "store", (place.address, stored.id, NONE), attrs, place.type.dtype, None)
+            instance = place.type.instance
+            dtype = instance.element if instance is not None else place.type.dtype
+            self.emit(Kind.STORE, "store", (place.address, stored.id, NONE), attrs, dtype, None)
         elif isinstance(place, ArrayRef):
             stored = self.val(value)
             attrs = self.access_attrs(place.type, place.space, "vector" if self.is_wide(place.type) else "array")

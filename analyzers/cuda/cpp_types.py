@@ -182,10 +182,14 @@ class CType(msgspec.Struct, frozen=True):
     volatile: bool = False
     restrict: bool = False
     integral: int | None = None
+    target: CType | None = None
+    """What a pointer to an array points to: `dims` of the pointer's own type would be an array of pointers."""
     args: tuple[Thing, ...] = ()
     atoms: tuple[str, ...] = ()
 
     def pointee(self) -> CType:
+        if self.target is not None and self.pointer == 1:
+            return self.target
         return replace(self, pointer=self.pointer - 1, reference=False) if self.pointer else self
 
     def pointer_to(self) -> CType:

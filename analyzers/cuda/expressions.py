@@ -214,7 +214,7 @@ class Expressions(Types):
             args = self.template_arguments(node.targs)
             if isinstance(thing, Functions):
                 return replace(thing, targs=args)
-            type_ = self.class_template(node.name, args, "")
+            type_ = self.class_template(self.template_behind(node.name), args, "")
             if type_ is not None:
                 return type_
             if isinstance(thing, CType):

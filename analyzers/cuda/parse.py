@@ -340,12 +340,14 @@ class Converter:
         pointer, reference, pack = 0, False, False
         restrict = False
         dims: list[Node | None] = []
+        to_array = False
         steps = 0
         while declarator is not None and steps < MAX_DEPTH:
             steps += 1
             kind = declarator.type
             if kind in ("pointer_declarator", "abstract_pointer_declarator"):
                 pointer += 1
+                to_array = to_array or bool(dims)
                 restrict = restrict or any(
                     c.type == "type_qualifier" and "restrict" in self.source(c) for c in declarator.children
                 )
@@ -375,6 +377,7 @@ class Converter:
             restrict,
             pack,
             end,
+            to_array,
         )
 
     def _base(self, node: ts.Node | None) -> tuple[Name | None, Node | None]:
@@ -1176,7 +1179,7 @@ def _as_declaration(node: Binary, end: int) -> Decl | None:
 
 
 def _as_array_reference(node: Assign, end: int) -> Decl | None:
-    """`T (&x)[3] = value;`, which the parser reads as an assignment to an element of a call's result."""
+    """`T (&x)[3] = v;` and `T (*x)[3] = v;`, which the parser reads as assignments to an element of a call's result."""
     dims: list[Node | None] = []
     target = node.target
     while isinstance(target, Index) and len(target.args) == 1:
@@ -1190,9 +1193,12 @@ def _as_array_reference(node: Assign, end: int) -> Decl | None:
         base, operand = target.callee, target.args[0] if len(target.args) == 1 else None
     elif isinstance(target, Cast) and target.style == "static":
         base, operand = target.type.base, target.value
-    if base is None or not isinstance(operand, Unary) or operand.op != "&" or not isinstance(operand.operand, Name):
+    if base is None or not isinstance(operand, Unary) or not isinstance(operand.operand, Name):
         return None
-    type_ = TypeName(base.at, base, reference=True, dims=tuple(reversed(dims)))
+    if operand.op not in ("&", "*"):
+        return None
+    pointer = operand.op == "*"
+    type_ = TypeName(base.at, base, int(pointer), reference=not pointer, dims=tuple(reversed(dims)), to_array=pointer)
     return Decl(node.at, end, type_, operand.operand.name, node.value, "=", frozenset())
 
 

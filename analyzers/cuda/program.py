@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from d2k.analyzers.cuda.builder import TooLarge
 from d2k.analyzers.cuda.collectives import Collective
 from d2k.analyzers.cuda.collectives import source as collective_source
@@ -23,6 +25,7 @@ from d2k.analyzers.cuda.mentions import mentions_in_text
 from d2k.analyzers.cuda.parse import MAX_DEPTH, parse_expression
 from d2k.analyzers.cuda.scope import FunctionRef, Index, Unit
 from d2k.analyzers.cuda.syntax import Function, Node
+from d2k.analyzers.cuda.unread import unread_kernel
 from d2k.spec.facts import (
     AttrValue,
     Body,
@@ -76,10 +79,16 @@ def read(
     """
     with _deep_recursion():
         try:
-            return _Reader(path, text, entry, target, include_dirs, line_map).program()
+            program = _Reader(path, text, entry, target, include_dirs, line_map).program()
         except RecursionError:
             problem = Problem(Place(path, 1, 1), "nested too deeply")
             return Program(path, ("cuda",), (), (), EMPTY, entry, problems=(problem,))
+    line = unread_kernel(text) if not program.kernels else None
+    if line is None:
+        return program
+    place = Place(path, line, line) if line_map is None else Place(path, line_map[line - 1], line_map[line - 1])
+    problem = Problem(place, "a kernel is defined here, but it could not be read: is the file complete?")
+    return msgspec.structs.replace(program, problems=(*program.problems, problem))
 
 
 @dataclass(slots=True)

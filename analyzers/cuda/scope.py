@@ -154,6 +154,8 @@ class ClassInstance:
     field_types: dict[str, CType] = field(default_factory=dict)
     statics: dict[str, Thing] = field(default_factory=dict)
     sized: int | None = None
+    element: str | None = None
+    """The element type, where all fields have the same: an aligned vector."""
     key: str = ""
 
     @property

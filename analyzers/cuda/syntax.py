@@ -151,6 +151,8 @@ class TypeName(msgspec.Struct, frozen=True, gc=False):
     restrict: bool = False
     pack: bool = False
     end: int = 0
+    to_array: bool = False
+    """A pointer (or reference) to an array, `T (*p)[n]`; else `dims` with a pointer are an array of pointers."""
 
 
 class Param(msgspec.Struct, frozen=True, gc=False):

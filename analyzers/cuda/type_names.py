@@ -226,6 +226,11 @@ class Types(Core):
         finally:
             self.type_depth -= 1
         changes: dict[str, object] = {}
+        if type_.to_array and type_.pointer == 1:
+            values = tuple(self.dim(one) for one in type_.dims)
+            extents = tuple(self.known_int(value) for value in values)
+            whole = replace(base, dims=(*extents, *base.dims), dim_values=(*values, *base.dim_values), reference=False)
+            return replace(base, pointer=1, target=whole, reference=False)
         if type_.pointer:
             base = replace(base, pointer=base.pointer + type_.pointer, reference=False)
         if type_.const and not base.const:
@@ -324,6 +329,7 @@ class Types(Core):
             found = self.find_type(plain)
             return found or known or CType(name=name.dotted)
         args = self.template_arguments(name.targs)
+        plain = self.template_behind(plain)
         trait = self._trait(plain, args)
         if trait is not None:
             return trait
@@ -332,6 +338,12 @@ class Types(Core):
             return instance
         atoms = _atoms(name.dotted, args)
         return CType(name=name.dotted, args=args, atoms=atoms)
+
+    def template_behind(self, name: str) -> str:
+        """The template that a template template parameter is bound to."""
+        thing = self.find(name)
+        bound = isinstance(thing, CType) and thing.instance is None and thing.dtype is None and not thing.args
+        return thing.name if bound and isinstance(thing, CType) and thing.name else name
 
     def class_template(self, name: str, args: tuple[Thing, ...], scope: str) -> CType | None:
         """A class template or alias template of the given files with its arguments."""
@@ -472,6 +484,8 @@ class Types(Core):
             if bits:
                 widest = max(widest, min(bits, 128) if not type_.dims else 8)
         instance.sized = total if instance.field_types or bases else 8
+        kinds = {type_.dtype if not type_.pointer else None for type_ in instance.field_types.values()}
+        instance.element = kinds.pop() if len(kinds) == 1 and not bases else None
 
     def _specialisation(
         self, candidates: list[ClassRef], args: tuple[Thing, ...]

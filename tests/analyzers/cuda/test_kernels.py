@@ -465,3 +465,29 @@ def test_lambda_templates_packs_and_deduced_classes() -> None:
     )
     assert len(ops(k, Kind.STORE)) == 3
     assert {k.pointer(op.args[0]) for op in ops(k, Kind.STORE)} == {"x"}
+
+
+def test_pointers_to_arrays_step_by_rows() -> None:
+    k = body_of("extern __shared__ float s[]; float (*t)[33] = reinterpret_cast<float (*)[33]>(s); t[n][1] = x[0];")
+    store = only(k, Kind.STORE)
+    assert store.attrs["space"] == "shared"
+    assert 33 in [k.fold(v) for v in k.slice(store.args[0])] and k.fold(store.args[3]) == 1
+
+
+def test_aligned_vectors_have_the_element_type_of_their_array() -> None:
+    k = view(
+        "template <typename T, int N> struct alignas(sizeof(T) * N) Vec { T v[N]; };\n"
+        "__global__ void k(const __half* x, __half* y) { using V = Vec<__half, 8>;\n"
+        " V a = *reinterpret_cast<const V*>(x + 8); *reinterpret_cast<V*>(y) = a; }"
+    )
+    for op in (only(k, Kind.LOAD), only(k, Kind.STORE)):
+        assert (op.attrs["via"], op.attrs["bits"], op.dtype) == ("vector", 128, "f16")
+
+
+def test_template_template_parameters_are_the_templates_they_are_bound_to() -> None:
+    k = view(
+        "template <typename T> struct Max { __device__ T operator()(T a, T b) const { return a > b ? a : b; } };\n"
+        "template <template <typename> class Op, typename T> __device__ T apply(T a, T b) { return Op<T>()(a, b); }\n"
+        "__global__ void k(float* x) { x[0] = apply<Max, float>(x[1], x[2]); }"
+    )
+    assert k.op(only(k, Kind.STORE).args[1]).name == "where"
