@@ -72,7 +72,7 @@ class Reading:
 def read(path: str, text: str, entry: str = "", target: str = "sm_100a") -> Program:
     """All facts of one file; `entry` is the host function to start from, "" for every public one. Never fails."""
     if not _WORTH_READING.search(text):
-        return Program(path, (), (), (), EMPTY, entry)
+        return _without_kernels(path, text, entry)
     # hundreds of thousands of small objects live until the end: looking for garbage among them takes 40 % of the time
     collecting = gc.isenabled()
     gc.disable()
@@ -81,6 +81,17 @@ def read(path: str, text: str, entry: str = "", target: str = "sm_100a") -> Prog
     finally:
         if collecting:
             gc.enable()
+
+
+def _without_kernels(path: str, text: str, entry: str) -> Program:
+    """A file that names no kernel language; one that is no Python at all is told all the same."""
+    try:
+        compile(text, path, "exec", ast.PyCF_ONLY_AST)
+    except SyntaxError as error:
+        return _unreadable(path, entry, error.lineno or 1, f"syntax error: {error.msg}")
+    except (ValueError, RecursionError, MemoryError):
+        return _unreadable(path, entry, 1, "no Python that can be parsed")
+    return Program(path, (), (), (), EMPTY, entry)
 
 
 def _read(path: str, text: str, entry: str, target: str) -> Program:
