@@ -14,7 +14,10 @@ from pathlib import Path
 from d2k.cli.failure import InputError
 
 MAX_BYTES = 64 * 2**20
-"""Kernel files beyond this are refused: no person wrote them."""
+"""Files beyond this are refused: no person wrote them."""
+
+MAX_KERNEL_BYTES = 8 * 2**20
+"""Kernel files beyond this are refused: twice the largest that generators are known to write, and slow to analyse."""
 
 SECONDS_FOR_A_WRITER = 2.0
 """A named pipe that nobody has opened for writing after that time is refused: reading it might never end."""
@@ -116,32 +119,32 @@ def shown(path: str) -> str:
     return text if text.isprintable() else "".join(one if one.isprintable() else "\ufffd" for one in text)
 
 
-def read_bytes(path: str) -> bytes:
-    """The content of `path`, of standard input for `-`. Raises InputError."""
+def read_bytes(path: str, limit: int = MAX_BYTES) -> bytes:
+    """The content of `path`, of standard input for `-`. Raises InputError, also beyond `limit` bytes."""
     try:
-        data = _standard_input() if path == STDIN else _file(path)
+        data = _standard_input(limit) if path == STDIN else _file(path, limit)
     except OSError as error:
         raise InputError(f"cannot read `{path}`: {error.strerror}.") from error
-    if len(data) > MAX_BYTES:
-        raise InputError(f"`{path}` is larger than {MAX_BYTES // 2**20} MiB. Is it the right file?")
+    if len(data) > limit:
+        raise InputError(f"`{path}` is larger than {limit // 2**20} MiB. Is it the right file?")
     return data
 
 
-def _standard_input() -> bytes:
+def _standard_input(limit: int) -> bytes:
     # None in a process that was started without one
     if sys.stdin is None:
         raise InputError("standard input is closed.")
-    return sys.stdin.buffer.read(MAX_BYTES + 1)
+    return sys.stdin.buffer.read(limit + 1)
 
 
-def _file(path: str) -> bytes:
+def _file(path: str, limit: int) -> bytes:
     if stat.S_ISFIFO(Path(path).stat().st_mode):
-        return _pipe(path)
+        return _pipe(path, limit)
     with Path(path).open("rb") as file:
-        return file.read(MAX_BYTES + 1)
+        return file.read(limit + 1)
 
 
-def _pipe(path: str) -> bytes:
+def _pipe(path: str, limit: int) -> bytes:
     """What is written into a named pipe, or one that the shell made for `<(…)`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     latest = time.monotonic() + SECONDS_FOR_A_WRITER
@@ -153,7 +156,7 @@ def _pipe(path: str) -> bytes:
             time.sleep(0.02)
         os.set_blocking(descriptor, True)
         chunks = [start or b""]
-        while sum(map(len, chunks)) <= MAX_BYTES and (chunk := pipe.read(2**20)):
+        while sum(map(len, chunks)) <= limit and (chunk := pipe.read(2**20)):
             chunks.append(chunk)
     return b"".join(chunks)
 
@@ -164,7 +167,7 @@ def read_kernel(path: str) -> Text:
     Bytes that are no UTF-8 are kept as replacement characters: comments in other encodings are common in real kernels.
     A NUL byte means that the file is no source at all.
     """
-    data = read_bytes(path)
+    data = read_bytes(path, MAX_KERNEL_BYTES)
     if b"\0" in data:
         raise InputError(f"`{path}` is a binary file. Name a kernel's source: .py, .cu, .cuh, .h.")
     text = data.decode("utf-8-sig", errors="replace")

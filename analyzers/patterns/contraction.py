@@ -163,11 +163,16 @@ def _is_probability(view: BodyView, value: int) -> bool:
     return bool(terms.plus) and bool(terms.minus)
 
 
+@memo
+def _growing(view: BodyView) -> frozenset[int]:
+    """The values of every accumulator of a matrix instruction while it grows."""
+    return frozenset(at for one in contractions(view) if one.matrix for at in one.sums)
+
+
 def epilogue(view: BodyView, one: Contraction) -> Epilogue:
     """What is made of a finished result up to its stores; other products and reductions are left out."""
     data = flow(view)
-    growing = frozenset(at for other in contractions(view) if other.matrix for at in other.sums)
-
+    growing = _growing(view)
     gathered = gatherings(view)
 
     def accepts(value: int, user: int) -> bool:

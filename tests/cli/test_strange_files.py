@@ -86,6 +86,14 @@ def test_an_unreadable_file_among_others_is_left_out(d2kc: Command, tmp_path: Pa
     assert d2kc("analyze", tmp_path).code == 2
 
 
+@pytest.mark.parametrize("command", ["analyze", "annotate"])
+def test_a_kernel_beyond_all_measure_is_refused_at_once(d2kc: Command, tmp_path: Path, command: str) -> None:
+    (tmp_path / "kernel.py").write_bytes(b"int x = 1;\n" * 10**6)
+    done = d2kc(command, tmp_path / "kernel.py")
+    assert done.code == 2
+    assert "larger than 8 MiB" in done.err
+
+
 @pytest.mark.parametrize("name", [b"\xff.py", b"a\nb.py", b"\x1b[31m.py"])
 @pytest.mark.parametrize("form", ["human", "json", "sarif", "github"])
 def test_names_that_cannot_be_printed(d2kc: Command, tmp_path: Path, name: bytes, form: str) -> None:
