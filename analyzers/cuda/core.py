@@ -204,6 +204,8 @@ class Core:
                 return Val(self.emit(Kind.CALL, "uninitialised", (), {"value": True}, ref.type.dtype, None), ref.type)
             value = Val(self.const(None, ref.type.dtype), ref.type)
             self.set_slot(ref.slot, value)
+        if isinstance(value, Val) and self._whole_array(ref, value):
+            return Val(value.id, ref.type)
         if not ref.path:
             return replace(value, type=ref.type) if isinstance(value, Val) and ref.type.dims else value
         if isinstance(value, Val):
@@ -366,6 +368,11 @@ class Core:
             return SlotRef(target.slot, base.elem, (*target.path, index.id))
         if self.known(index.id) == 0:
             return replace(target, type=base.elem)
+        wide, narrow = base.elem.bits(), target.type.bits()
+        if wide is not None and narrow and wide > narrow and wide % narrow == 0:
+            # a narrow array accessed in wide pieces: indices count its own elements
+            scaled = self.emit(Kind.ELEMENTWISE, "mul", (index.id, self.const(wide // narrow)), {}, "i32")
+            index = Val(scaled, INT)
         if target.path:
             last = self.emit(Kind.ELEMENTWISE, "add", (target.path[-1], index.id), {}, "i32")
             return SlotRef(target.slot, base.elem, (*target.path[:-1], last))
@@ -451,6 +458,10 @@ class Core:
         stored = self.val(value)
         if isinstance(held, Tuple) and place.path:
             held = self.val(held)
+        if isinstance(held, Val) and self._whole_array(place, held):
+            self.set_slot(place.slot, Val(stored.id, held.type))
+            self.named(stored.id, self.b.ops[held.id].variable)
+            return
         if isinstance(held, Val) and place.path:
             array = self.emit(
                 Kind.SHAPE,
@@ -464,6 +475,14 @@ class Core:
             self.set_slot(place.slot, Val(array, held.type))
         elif not place.path:
             self.set_slot(place.slot, Val(stored.id, place.type))
+
+    def _whole_array(self, ref: SlotRef, held: Val) -> bool:
+        """Whether a wide access at the start of a local array covers all of it."""
+        if not ref.path or not held.type.dims or ref.type.dims:
+            return False
+        width = ref.type.bits()
+        several = width is not None and width == held.type.bits() and held.type.dims != (1,)
+        return several and all(self.known(index) == 0 for index in ref.path)
 
     def _write_lane(self, place: LaneRef, value: Thing) -> None:
         stored = self.val(value)

@@ -762,6 +762,12 @@ class Expressions(Types):
     def cast(self, thing: Thing, type_: CType, style: str) -> Thing:
         if type_.reference and style in ("reinterpret", "static", "const", "c") and not type_.pointer:
             return self._view(thing, type_)
+        if type_.pointer and isinstance(thing, SlotRef) and thing.type.dims:
+            held = self.slots.get(thing.slot)
+            if held is None or isinstance(held, Val):
+                # a local array decays to the address of its first element
+                first = SlotRef(thing.slot, thing.type.element(), (*thing.path, self.const(0)))
+                return self._cast_pointer(LocalPointer(first, first.type), type_)
         value = self.read(thing)
         if type_.pointer:
             return self._cast_pointer(value, type_)

@@ -383,6 +383,11 @@ class HostLowerer(Lowerer):
     def set_member(self, target: Node, value: Thing, source: Node) -> None:
         text = self.member_text(target)
         self.members[text] = value
+        if isinstance(target, Index) and isinstance(target.base, Name) and self._find_local(target.base.name) is None:
+            # an element of an object that outlives the call: it may be a cache
+            stored = self.val(value).id if not isinstance(value, (Functions, Closure, External, CType)) else NONE
+            keys = [self.value(arg).id for arg in target.args]
+            self.emit(Kind.HOST_CALL, f"set {target.base.name}[]", [*keys, stored], {"assignment": True}, None, None)
         if isinstance(source, Unary):
             source = source.operand
         if isinstance(source, Index):

@@ -193,6 +193,8 @@ class LibraryCalls(Calls):
                 ),
             )
             return VOID
+        if not type_.name and isinstance(base, External):
+            return self.opaque_call(f"{base.name}.{method.name}", args, node)
         receiver = [] if isinstance(base, (Functions, External, Closure)) else [base]
         return self.opaque_call(f"{type_.name or 'object'}.{method.name}", [*receiver, *args], node)
 

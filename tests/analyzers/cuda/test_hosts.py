@@ -228,3 +228,12 @@ def test_functors_and_packs_travel_through_launches() -> None:
     assert body.unresolved == ()
     assert only(body, Kind.STORE).attrs["space"] == "global"
     assert {op.dtype for op in ops(body, Kind.PARAM) if op.name.startswith("rest")} == {"f32", "i32"}
+
+
+def test_what_is_kept_in_an_object_outside_of_the_function_is_said() -> None:
+    found = program(
+        "static std::unordered_map<int64_t, torch::Tensor> kept;\n"
+        "torch::Tensor run(torch::Tensor x) { auto it = kept.find(1); auto y = at::relu(x); kept[1] = y; return y; }"
+    )
+    names = [op.name for op in ops(host(found).body, Kind.HOST_CALL)]
+    assert names == ["kept.find", "at.relu", "set kept[]"]

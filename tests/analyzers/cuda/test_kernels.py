@@ -491,3 +491,18 @@ def test_template_template_parameters_are_the_templates_they_are_bound_to() -> N
         "__global__ void k(float* x) { x[0] = apply<Max, float>(x[1], x[2]); }"
     )
     assert k.op(only(k, Kind.STORE).args[1]).name == "where"
+
+
+def test_wide_accesses_fill_and_read_register_arrays() -> None:
+    k = body_of(
+        "__half v[8]; *(uint4*)v = *(const uint4*)(x + n); float4 w; float f[8];"
+        " reinterpret_cast<float4*>(f)[1] = q[n]; y[0] = __half2float(v[n]) + f[5];",
+        "const __half* x, const float4* q, float* y, int n",
+    )
+    total = k.op(only(k, Kind.STORE).args[1])
+    first, second = (k.op(k.strip(arg)) for arg in total.args)
+    # the whole of v is what was loaded; elements 4 to 7 of f were replaced
+    assert k.op(first.args[0]).kind is Kind.LOAD
+    insert = k.op(second.args[0])
+    assert (insert.name, k.fold(insert.args[2]), insert.attrs["lanes"]) == ("insert", 4, 4)
+    assert k.op(insert.args[1]).kind is Kind.LOAD
