@@ -150,6 +150,8 @@ class Core:
 
     def read(self, thing: Thing) -> Thing:
         """The value that a place holds; anything else is returned as it is."""
+        if type(thing) is Val:
+            return thing
         if isinstance(thing, SlotRef):
             return self._read_slot(thing)
         if isinstance(thing, MemRef):
@@ -171,6 +173,8 @@ class Core:
 
     def val(self, thing: Thing) -> Val:
         """The value of an expression as one operation."""
+        if type(thing) is Val and thing.id >= 0:
+            return thing
         result = self.read(thing)
         if isinstance(result, Val):
             # what returns nothing has no value; broken code may use it all the same

@@ -190,7 +190,7 @@ class Expressions(Types):
 
     def globals_since(self, count: int) -> bool:
         """Whether a value of a file's scope stands at or behind operation `count`."""
-        for thing in self.globals.values():
+        for thing in (*self.globals.values(), *self.global_things.values()):
             if isinstance(thing, (Val, Pointer)) and thing.id >= count:
                 return True
             if isinstance(thing, ArrayRef) and thing.base >= count:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import ParamSpec, TypeVar
 
 from msgspec.structs import replace
@@ -31,6 +32,25 @@ T = TypeVar("T")
 P = ParamSpec("P")
 MAX_TYPE_DEPTH = 24
 MAX_SEQUENCE = 64
+KEYWORDS = frozenset(
+    {
+        "bool",
+        "char",
+        "double",
+        "float",
+        "int",
+        "long",
+        "long long",
+        "short",
+        "unsigned",
+        "unsigned char",
+        "unsigned int",
+        "unsigned long",
+        "unsigned long long",
+        "unsigned short",
+        "void",
+    }
+)
 _SAME = frozenset(
     {
         "remove_const_t",
@@ -60,7 +80,8 @@ class Types(Core):
 
     def __init__(self, context: Context, constants: Mapping[str, Constant], host: bool) -> None:
         super().__init__(context, constants, host)
-        self.global_functions: dict[str, Functions] = {}
+        self.global_things: dict[str, Thing | None] = {}
+        """What names mean that no function declares."""
         self.parameter_types: dict[tuple[str, int], CType] = {}
         self.instances: dict[tuple[str, int, tuple[str, ...]], ClassInstance] = {}
         self.type_depth = 0
@@ -86,17 +107,23 @@ class Types(Core):
 
     def find_global(self, name: str, scope: str = "") -> Thing | None:
         """A function, constant, enumerator, class or alias of the given files."""
+        if scope:
+            return self._find_global(name, scope)
+        if name in self.global_things:
+            return self.global_things[name]
+        found = self._find_global(name, "")
+        if not isinstance(found, External):
+            # an External may be a constant that is just being worked out
+            self.global_things[name] = found
+        return found
+
+    def _find_global(self, name: str, scope: str) -> Thing | None:
         index = self.index
-        if not scope and name in self.global_functions:
-            return self.global_functions[name]
         functions = index.functions.get(name)
         if functions:
             chosen = [ref for ref in functions if not ref.function.owner and _within(ref.function.scope, scope)]
             if chosen:
-                found = Functions(name, tuple(chosen))
-                if not scope:
-                    self.global_functions[name] = found
-                return found
+                return Functions(name, tuple(chosen))
         variables = index.variables.get(name)
         if variables:
             for where, decl, unit in variables:
@@ -220,6 +247,9 @@ class Types(Core):
 
     def resolve(self, type_: TypeName) -> CType:
         """The type that a type name means; what cannot be told stays open."""
+        name = type_.base
+        if name is not None and name.scope is None and name.targs is None and name.name in KEYWORDS and not type_.dims:
+            return _keyword_type(name.name, type_.pointer, type_.const, type_.reference, type_.volatile, type_.restrict)
         self.type_depth += 1
         try:
             base = self._base(type_) if self.type_depth < MAX_TYPE_DEPTH else UNKNOWN_TYPE
@@ -626,6 +656,13 @@ class Types(Core):
         if not defined:
             refs = self.index.members.get((owner.name.rsplit("::", 1)[-1], name), refs)
         return Functions(name, tuple(refs), None, this, owner)
+
+
+@cache
+def _keyword_type(name: str, pointer: int, const: bool, reference: bool, volatile: bool, restrict: bool) -> CType:
+    """A type that is a word of the language: no scope can give it another meaning."""
+    base = builtin(name) or CType(name=name)
+    return replace(base, pointer=pointer, const=const, reference=reference, volatile=volatile, restrict=restrict)
 
 
 def _within(where: str, scope: str) -> bool:
