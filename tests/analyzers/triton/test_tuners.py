@@ -6,7 +6,7 @@ import pytest
 
 from d2k.analyzers.triton.frontend import read
 
-SOURCE = '''
+SOURCE = """
 import triton
 import triton.language as tl
 from elsewhere import cached_autotune, choose
@@ -23,7 +23,7 @@ def copy(X, Y, BLOCK: tl.constexpr):
 
 def run(X, Y):
     copy[lambda META: (X.numel() // META["BLOCK"],)](X, Y)
-'''
+"""
 
 
 @pytest.mark.parametrize(
