@@ -190,4 +190,5 @@ def test_cost_is_linear() -> None:
         return best
 
     seconds(1)
-    assert seconds(16) < 3.2 * seconds(8)
+    # quadratic growth would be 64 times; the margin is for a busy machine
+    assert seconds(32) < 24 * seconds(4)
