@@ -65,7 +65,7 @@ def _moves_pointer(op: Op) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FetchSets:
-    """For each value a set of bits over `places`, the fetches of the body: a least fixed point of data flow."""
+    """For each value a set of bits over `places`, such as the fetches of the body: a least fixed point of data flow."""
 
     places: tuple[int, ...]
     bits: tuple[int, ...]
@@ -313,8 +313,12 @@ class Flow:
 
     def fetch_sets(self, passes: Callable[[int], bool]) -> FetchSets:
         """The fetches behind every value, followed through the operands of the values that `passes` accepts."""
+        return self.sets(self._all_fetches, passes)
+
+    def sets(self, places: tuple[int, ...], passes: Callable[[int], bool] = lambda _: True) -> FetchSets:
+        """Those of `places` behind every value, followed through the operands of the values that `passes` accepts."""
         sets = [0] * len(self._ops)
-        for number, place in enumerate(self._all_fetches):
+        for number, place in enumerate(places):
             sets[place] = 1 << number
         passing = [(value, self.operands(value)) for value in range(len(self._ops)) if passes(value)]
         changed = True
@@ -327,7 +331,7 @@ class Flow:
                 if bits != sets[value]:
                     sets[value] = bits
                     changed = True
-        return FetchSets(self._all_fetches, tuple(sets))
+        return FetchSets(places, tuple(sets))
 
     def is_fetch(self, value: int) -> bool:
         """A read of memory that is no on-chip array and nothing that the block itself stored there."""

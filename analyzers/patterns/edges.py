@@ -21,12 +21,14 @@ POSITIONS = frozenset({"diagonal", "window"})
 
 @dataclass(slots=True)
 class Region:
-    """A loop, or the code outside of loops, under one set of branch conditions. `fetches` by the array they read;
-    `masks` are comparisons of elements by the edge that they guard, `compared` the numbers of all of them.
+    """A loop, or the code outside of loops, under one set of branch conditions. `fetch` is its first,
+    `fetches` are those whose array is known, by the array; `masks` are comparisons of elements by the edge that they
+    guard, `compared` the numbers of all of them.
     """
 
     loop: int
     guards: tuple[Guard, ...]
+    fetch: int
     fetches: dict[int, list[int]] = field(default_factory=dict)
     masks: dict[str, int] = field(default_factory=dict)
     products: int = 0
@@ -57,8 +59,7 @@ def peeled(kernel: KernelView) -> Iterator[Peeled]:
                     continue
                 # a mask of the diagonal may look like one of a window: the interior has neither
                 if not plain.masks.keys() & (POSITIONS if edge in POSITIONS else {edge}):
-                    place = next(iter(plain.fetches.values()))[0]
-                    yield Peeled(edge, mask, place, "the same work stands elsewhere without the mask")
+                    yield Peeled(edge, mask, plain.fetch, "the same work stands elsewhere without the mask")
 
 
 def regions(kernel: KernelView) -> tuple[Region, ...]:
@@ -72,7 +73,7 @@ def regions(kernel: KernelView) -> tuple[Region, ...]:
         for loop in kernel.loops_of(fetch) or (NONE,):
             # compile-time switches turn masks on and off for whole kernels, not for blocks
             guards = tuple(guard for guard in op.guards if _lies(kernel, guard.value))
-            region = found.setdefault((loop, guards), Region(loop, guards))
+            region = found.setdefault((loop, guards), Region(loop, guards, fetch))
             for array in memory_of(kernel, fetch):
                 region.fetches.setdefault(array, []).append(fetch)
             for comparison in _load_masks(kernel, fetch):
@@ -234,6 +235,8 @@ def _is_length(kernel: KernelView, value: int) -> bool:
 
 def _same_work(kernel: KernelView, plain: Region, masked: Region) -> bool:
     """They read the same arrays and multiply or not, as two loops, as branches, or as a loop and its remainder."""
+    if not plain.fetches and not plain.products:
+        return False  # what they read is not known, and nothing else tells that it is the same
     if set(plain.fetches) != set(masked.fetches) or (plain.products > 0) != (masked.products > 0):
         return False
     if NONE not in (plain.loop, masked.loop) and plain.loop != masked.loop:

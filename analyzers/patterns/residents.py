@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from d2k.analyzers.core.view import KernelView
+from d2k.analyzers.core.view import BodyView, KernelView
 from d2k.analyzers.patterns.addresses import memory_of
 from d2k.analyzers.patterns.carried import cells
-from d2k.analyzers.patterns.dataflow import flow
+from d2k.analyzers.patterns.dataflow import FetchSets, flow
 from d2k.analyzers.patterns.loops import LESS, fetch_moves, index_cone, where
+from d2k.analyzers.patterns.memo import memo
 from d2k.analyzers.patterns.numbering import Polynomial, numbering
 from d2k.analyzers.patterns.skipping import tiled_offsets
 from d2k.analyzers.patterns.spans import span
@@ -40,17 +41,22 @@ def residents(kernel: KernelView) -> Iterator[Resident]:
     """Uses of statistics on the data that they were taken of, where they reach memory in some way."""
     data = flow(kernel)
     live = _live(kernel)
+    ends = frozenset(one.value for one in statistics(kernel))
     for one in statistics(kernel):
         if not _is_of_block(kernel, one):
             continue
         arrays = {root for fetch in one.fetches for root in memory_of(kernel, fetch)}
         before = frozenset(data.back((one.value,)))
+        derived = frozenset(data.forward((one.value,)))
+        growing = _growing(kernel, one, before, derived)
         for use in sorted(data.forward((one.value,), _carries_statistic)):
             op = kernel.op(use)
-            if op.kind is not Kind.ELEMENTWISE or use in before or use not in live or _is_online(kernel, one, use):
+            if op.kind is not Kind.ELEMENTWISE or use in before or use not in live:
+                continue
+            if not growing.isdisjoint(kernel.loops_of(use)):
                 continue
             seen = frozenset(fetch for other in _behind(kernel, use) for fetch in other.fetches)
-            for fetch in data_of(kernel, use, one.value):
+            for fetch in sorted(at for at in _data(kernel, use, ends, derived) if data.is_fetch(at)):
                 whole = _has_extents(kernel, fetch, _reduced(kernel, one)) and not _walks_along(kernel, one, fetch, use)
                 if whole and set(memory_of(kernel, fetch)) & arrays:
                     yield Resident(one, fetch, use, fetch not in seen, _is_part(kernel, one, fetch))
@@ -65,8 +71,14 @@ def _is_of_block(kernel: KernelView, one: Statistic) -> bool:
 
 def _behind(kernel: KernelView, use: int) -> Iterator[Statistic]:
     """All statistics that an operation rests on: a row may be fetched in several parts."""
-    made_of = frozenset(flow(kernel).back((use,)))
-    return (one for one in statistics(kernel) if one.value in made_of)
+    by_value = {one.value: one for one in statistics(kernel)}
+    return (by_value[value] for value in _statistic_sets(kernel).of(use))
+
+
+@memo
+def _statistic_sets(view: BodyView) -> FetchSets:
+    """The statistics behind every value."""
+    return flow(view).sets(tuple(one.value for one in statistics(view)))
 
 
 def _has_extents(kernel: KernelView, fetch: int, reduced: tuple[Polynomial, ...] | None) -> bool:
@@ -122,17 +134,12 @@ def _carries_statistic(op: Op) -> bool:
     return op.kind not in (Kind.MMA, Kind.STORE)
 
 
-def data_of(kernel: KernelView, use: int, statistic: int) -> tuple[int, ...]:
-    """Fetches whose data the operands of `use` are, without statistics of it on the way."""
-    data = flow(kernel)
-    return tuple(sorted(at for at in _data(kernel, use, statistic) if data.is_fetch(at)))
+def _data(kernel: KernelView, use: int, ends: frozenset[int], derived: frozenset[int]) -> Iterator[int]:
+    """Values that the operands of `use` are made of, without the statistics that are `ends`.
 
-
-def _data(kernel: KernelView, use: int, statistic: int) -> Iterator[int]:
-    """Values that the operands are made of. An array in which results replace the data counts as the data."""
+    What is `derived` from the statistic is none of its data; an array in which results replace the data counts.
+    """
     data = flow(kernel)
-    derived = frozenset(data.forward((statistic,)))
-    ends = frozenset(one.value for one in statistics(kernel))
     stack = [arg for arg in data.operands(use) if arg != NONE]
     seen = set(stack)
     while stack:
@@ -151,17 +158,16 @@ def _elementwise(op: Op) -> bool:
     return op.kind not in ACROSS
 
 
-def _is_online(kernel: KernelView, one: Statistic, use: int) -> bool:
-    """The statistic is still growing when it is used: a loop around both carries it and adds to what it was."""
-    data = flow(kernel)
-    rests_on = frozenset(data.back((one.value,)))
-    for loop in kernel.loops_of(use):
-        if loop not in kernel.loops_of(one.value):
-            continue
-        for cell in cells(kernel, loop):
-            if cell.olds & rests_on and any(one.value in data.back((new,)) for new in cell.news):
-                return True
-    return False
+def _growing(kernel: KernelView, one: Statistic, before: frozenset[int], derived: frozenset[int]) -> frozenset[int]:
+    """Loops that carry the statistic and add to what it was: used inside of them, it is still growing.
+
+    `before` is what the statistic is made of, `derived` what is made of it.
+    """
+    return frozenset(
+        loop
+        for loop in kernel.loops_of(one.value)
+        if any(cell.olds & before and not derived.isdisjoint(cell.news) for cell in cells(kernel, loop))
+    )
 
 
 def _reduced(kernel: KernelView, one: Statistic) -> tuple[Polynomial, ...] | None:
@@ -276,7 +282,9 @@ def _rows(kernel: KernelView, fetch: int) -> int | None:
 def in_shared(kernel: KernelView, one: Resident) -> bool:
     """The row waits in shared memory for the use of its statistic."""
     data = flow(kernel)
-    for at in _data(kernel, one.use, one.statistic.value):
+    ends = frozenset(each.value for each in statistics(kernel))
+    derived = frozenset(data.forward((one.statistic.value,)))
+    for at in _data(kernel, one.use, ends, derived):
         op = kernel.op(at)
         if op.kind is Kind.LOAD and data.arrays(op.args[0]) and one.fetch in data.fetches(at, _elementwise):
             return True

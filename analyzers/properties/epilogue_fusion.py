@@ -147,7 +147,7 @@ def _is_narrow(dtype: str | None) -> bool:
 
 def _statistics(kernel: KernelView, one: Contraction) -> Iterator[_Work]:
     """log(sum(exp(product))) that is stored."""
-    if not one.matrix:
+    if not one.matrix or not kernel.values(Kind.ELEMENTWISE, name=("log", "log2")):
         return
     data = flow(kernel)
     made = frozenset(data.forward(one.sums, lambda op: op.kind is not Kind.MMA))

@@ -55,9 +55,11 @@ def detect(kernel: KernelView) -> Detection:
 def _needed(pairs: Iterable[Transformed]) -> Iterable[Transformed]:
     """Statistics that normalise, centre, scale or correct the data; a dot product corrects only if it is subtracted."""
     kept = [one for one in pairs if one.value_name in ("mul", "div", "sub", "fma", "add")]
+    names_of: dict[int, set[str]] = {}
     for one in kept:
-        same = [other for other in kept if other.statistic.value == one.statistic.value]
-        names = {other.value_name for other in same}
+        names_of.setdefault(one.statistic.value, set()).add(one.value_name)
+    for one in kept:
+        names = names_of[one.statistic.value]
         if one.statistic.kinds == {"dot"} and not ("sub" in names or {"mul", "add"} <= names):
             continue
         if names == {"add"}:
