@@ -1,0 +1,47 @@
+"""Kernels that generators unrolled into thousands of operations are analysed in bounded time.
+
+Each source made one detector quadratic in the number of statistics or products.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from d2k.analyzers.analyze import Options, read, report
+
+SHUFFLES = "".join(f"s += __shfl_xor_sync(0xffffffffu, s, {1 << step}); " for step in range(5))
+
+
+def normalised_rows(count: int) -> str:
+    """Each of `count` rows is summed over a warp and divided by its sum, without a loop; all in one chain."""
+    rows = "".join(
+        f"{{ float v = x[{row} * n + threadIdx.x] + t; float s = v * v; {SHUFFLES}"
+        f"t = v * rsqrtf(s); y[{row} * n + threadIdx.x] = t; }}\n"
+        for row in range(count)
+    )
+    return f"__global__ void k(const float* x, float* y, int n) {{\nfloat t = 0.f;\n{rows}}}\n"
+
+
+def products(count: int) -> str:
+    """`count` products of tiles whose sums are all stored, inside one loop."""
+    declared = "".join(f"float c{one}[4] = {{0, 0, 0, 0}};\n" for one in range(count))
+    multiplied = "".join(
+        'asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},'
+        f'{{%0,%1,%2,%3}};" : "+f"(c{one}[0]), "+f"(c{one}[1]), "+f"(c{one}[2]), "+f"(c{one}[3])'
+        f' : "r"(a[k]), "r"(a[k + 1]), "r"(a[k + 2]), "r"(a[k + 3]), "r"(b[k + {one}]), "r"(b[k + {one + 1}]));\n'
+        for one in range(count)
+    )
+    stored = "".join(f"y[{one}] = c{one}[0] + logf(c{one}[1]);\n" for one in range(count))
+    loop = f"for (int k = 0; k < n; k += 4) {{\n{multiplied}}}\n"
+    return f"__global__ void k(const unsigned* a, const unsigned* b, float* y, int n) {{\n{declared}{loop}{stored}}}\n"
+
+
+@pytest.mark.parametrize("source", [normalised_rows(150), products(150)], ids=["statistics", "products"])
+def test_unrolled_kernels_take_bounded_time(source: str) -> None:
+    begin = time.process_time()
+    program = read("kernel.cu", source, Options())
+    found = report(program, source, Options())
+    assert time.process_time() - begin < 20
+    assert [one.name for one in found.kernels] == ["k"]
