@@ -45,6 +45,9 @@ class BodyGraph:
         self._slices: dict[int, frozenset[int]] = {}
         self._roots: dict[int, tuple[int, ...]] = {}
         self._reads: dict[int, frozenset[str]] = {}
+        self._inside: dict[int, tuple[int, ...]] = {}
+        self.fixed: dict[int, Constant] = {}
+        """What values fold to that no parameter has a part in."""
 
     @cached_property
     def by_kind(self) -> dict[Kind, tuple[int, ...]]:
@@ -86,6 +89,13 @@ class BodyGraph:
                     if arg != NONE and arg not in seen:
                         seen.add(arg)
                         stack.append(arg)
+
+    def inside(self, loop: int) -> tuple[int, ...]:
+        """Values defined in `loop`, those in its inner loops included, in program order."""
+        if loop not in self._inside:
+            within = {inner for inner, nest in enumerate(self.nests) if loop in nest}
+            self._inside[loop] = tuple(value for value, op in enumerate(self.body.ops) if op.loop in within)
+        return self._inside[loop]
 
     def slice(self, value: int) -> frozenset[int]:
         if value not in self._slices:
@@ -129,10 +139,14 @@ class BodyView:
     def values(self, *kinds: Kind, name: str | Sequence[str] | None = None) -> tuple[int, ...]:
         """Values of these kinds in program order, of one name or one of several names if given."""
         names = (name,) if isinstance(name, str) else name
-        found = [value for kind in kinds for value in self.graph.by_kind.get(kind, ())]
+        by_kind = self.graph.by_kind
+        if len(kinds) == 1 and names is None:
+            return by_kind.get(kinds[0], ())
+        found = [value for kind in kinds for value in by_kind.get(kind, ())]
         if len(kinds) > 1:
             found.sort()
-        return tuple(value for value in found if names is None or self.op(value).name in names)
+        ops = self.body.ops
+        return tuple(value for value in found if names is None or ops[value].name in names)
 
     def users(self, value: int) -> tuple[int, ...]:
         """Operations that take `value` as an operand."""
@@ -142,10 +156,15 @@ class BodyView:
         """The compile-time constant that `value` is in this variant, or None."""
         if value == NONE:
             return None
-        self.reads |= self.graph.reads(value)
-        if value not in self._folded:
-            self._folded[value] = fold(self.body, value, self.constants)
-        return self._folded[value]
+        fixed = self.graph.fixed
+        if value in fixed:
+            return fixed[value]
+        reads = self.graph.reads(value)
+        known = self._folded if reads else fixed
+        self.reads |= reads
+        if value not in known:
+            known[value] = fold(self.body, value, self.constants)
+        return known[value]
 
     def fold_int(self, value: int) -> int | None:
         constant = self.fold(value)
@@ -199,7 +218,7 @@ class BodyView:
 
     def inside(self, loop: int) -> tuple[int, ...]:
         """Values defined in `loop`, those in its inner loops included, in program order."""
-        return tuple(value for value in range(len(self.body.ops)) if loop in self.loops_of(value))
+        return self.graph.inside(loop)
 
     def roots(self, address: int) -> tuple[int, ...]:
         """PARAM and ALLOC values that an address, array or descriptor is derived from; indices through
@@ -264,7 +283,10 @@ class ProgramView:
 
     def graph(self, body: Body) -> BodyGraph:
         """The graph of `body`; variants that share a body share its graph."""
-        return self._graphs.setdefault(id(body), BodyGraph(body))
+        found = self._graphs.get(id(body))
+        if found is None:
+            found = self._graphs[id(body)] = BodyGraph(body)
+        return found
 
     @cached_property
     def hosts(self) -> dict[str, BodyView]:

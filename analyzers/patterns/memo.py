@@ -46,7 +46,8 @@ def memo(function: Callable[[View], Found]) -> Callable[[View], Found]:
 
 
 def memo_loop(function: Callable[[BodyView, int], Found]) -> Callable[[BodyView, int], Found]:
-    """Keep the result for each loop of a body. The function may look at no constants: all variants share it."""
+    """Keep the result for each loop, or value, of a body. The function may look at no constants: all variants
+    share it."""
     known: WeakKeyDictionary[BodyGraph, dict[int, Found]] = WeakKeyDictionary()
 
     @wraps(function)

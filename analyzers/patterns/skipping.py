@@ -10,6 +10,7 @@ from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.addresses import block_indices
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.loops import LESS, arithmetic, index_cone, movers, walked, where
+from d2k.analyzers.patterns.memo import memo_loop
 from d2k.analyzers.patterns.numbering import Monomial, Polynomial, difference, numbering
 from d2k.analyzers.patterns.tiles import differs_within, rests_on_tile, tile_numbers
 from d2k.spec.facts import NONE, Kind, Place
@@ -99,6 +100,7 @@ def _patterns(start: _Bound | None, stop: _Bound | None, lower: bool, upper: boo
         yield stop, "window" if only_lower else "causal"
 
 
+@memo_loop
 def tile_edges(view: BodyView, loop: int) -> tuple[Polynomial, ...]:
     """First positions of the tile that a block works on while the loop goes on: rows of its outputs, sides of
     its masks."""
@@ -149,6 +151,7 @@ def touching_tiles(view: BodyView, address: int) -> tuple[Polynomial, ...]:
     return tuple(offset for offset, _ in tiled_offsets(view, address))
 
 
+@memo_loop
 def tiled_offsets(view: BodyView, address: int) -> tuple[tuple[Polynomial, Polynomial], ...]:
     """As `touching_tiles`, each with the extent of its tile."""
     numbers = numbering(view)

@@ -10,6 +10,7 @@ from d2k.analyzers.patterns.carried import Cell, cells
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.loops import walked
 from d2k.analyzers.patterns.matmul import Product, products
+from d2k.analyzers.patterns.memo import memo_loop
 from d2k.spec.facts import Kind, Op
 
 KEEPS = frozenset({Kind.CAST, Kind.SHAPE, Kind.STORE, Kind.COPY, Kind.LOAD})
@@ -41,13 +42,19 @@ def states(view: BodyView) -> Iterator[State]:
 def _updates(view: BodyView, cell: Cell, product: Product) -> bool:
     """The cell's new value is its old one, perhaps decayed, plus the product."""
     data = flow(view)
-    grown = frozenset(data.spread((product.value,), lambda at, user: _adds(view, at, user)))
+    grown = _grown(view, product.value)
     if not any(new in grown for new in cell.news):
         return False
     old = frozenset(data.forward(cell.olds, _decays))
     accumulator = view.op(product.value).args[2:3]
     addends = [arg for at in grown if view.op(at).name in ("add", "sub", "fma") for arg in view.op(at).args]
     return any(at in old for at in (*accumulator, *addends))
+
+
+@memo_loop
+def _grown(view: BodyView, product: int) -> frozenset[int]:
+    """The product and what it is added to."""
+    return frozenset(flow(view).spread((product,), lambda at, user: _adds(view, at, user)))
 
 
 def _adds(view: BodyView, value: int, user: int) -> bool:

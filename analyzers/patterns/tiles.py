@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.loops import arithmetic, index_cone
+from d2k.analyzers.patterns.memo import memo_loop
 from d2k.analyzers.patterns.numbering import numbering
 from d2k.spec.facts import NONE, Kind, Op
 
@@ -19,6 +20,20 @@ def tile_numbers(view: BodyView, value: int, loaded: bool = False) -> frozenset[
     With `loaded`, numbers that are read from a table of tiles count too. `(pid // n) * BLOCK` rests on `pid //
     n`; rounding such as `pid * BLOCK // 64 * 64` rests on `pid`.
     """
+    return (_tile_numbers_or_listed if loaded else _tile_numbers)(view, value)
+
+
+@memo_loop
+def _tile_numbers(view: BodyView, value: int) -> frozenset[int]:
+    return _find_tile_numbers(view, value, False)
+
+
+@memo_loop
+def _tile_numbers_or_listed(view: BodyView, value: int) -> frozenset[int]:
+    return _find_tile_numbers(view, value, True)
+
+
+def _find_tile_numbers(view: BodyView, value: int, loaded: bool) -> frozenset[int]:
     numbers = numbering(view)
     found: set[int] = set()
     seen: set[int] = set()
@@ -65,11 +80,13 @@ def _decodes(view: BodyView, op: Op) -> bool:
     return tiled
 
 
+@memo_loop
 def rests_on_tile(view: BodyView, value: int) -> bool:
     """`value` differs from block to block, or from iteration to iteration of an outer loop."""
     return any(view.op(at).kind is Kind.BLOCK_INDEX or _is_loop_variable(view.op(at)) for at in index_cone(view, value))
 
 
+@memo_loop
 def differs_within(view: BodyView, value: int) -> bool:
     """`value` differs among the elements of a tile."""
     return any(view.op(at).kind in WITHIN for at in index_cone(view, value))
