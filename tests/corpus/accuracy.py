@@ -235,8 +235,8 @@ def report(name: str, parts: Iterable[str]) -> Iterator[str]:
         yield ""
     if second.is_dir():
         agreement, count = kappa(own, labels(second))
-        yield f"Labelled twice: {count} cases, Cohen's kappa {agreement:.3f}. Both sets follow the settled rules, which makes"
-        yield "them agree more than two free labellings would; the agreement before that is in the labels' README.\n"
+        yield f"Labelled twice: {count} cases, Cohen's kappa {agreement:.3f}. Both sets follow the settled rules, which"
+        yield "makes them agree more than two free labellings would; the agreement before that is in the labels' README.\n"
 
 
 def wrong(name: str, untouched: bool = False) -> Iterator[str]:
