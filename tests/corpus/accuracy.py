@@ -236,7 +236,7 @@ def report(name: str, parts: Iterable[str]) -> Iterator[str]:
     if second.is_dir():
         agreement, count = kappa(own, labels(second))
         yield f"Labelled twice: {count} cases, Cohen's kappa {agreement:.3f}. Both sets follow the settled rules, which"
-        yield "makes them agree more than two free labellings would; the agreement before that is in the labels' README.\n"
+        yield "makes them agree more than two free labellings would; the labels' README says what it was before.\n"
 
 
 def wrong(name: str, untouched: bool = False) -> Iterator[str]:
