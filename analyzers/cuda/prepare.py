@@ -18,6 +18,8 @@ MAX_EXPANSION = 400_000
 """Characters that macros may produce in one file; further ones stay as calls."""
 MAX_WORK = 150_000
 """Tokens that the expansion of one file's macros may go through."""
+MAX_BOMBS = 4
+"""Macros that may turn out to expand to too much before no further macro of the file is expanded."""
 MAX_NESTING = 40
 MAX_ARGUMENTS = 60_000
 """Characters that the arguments of one macro call may span."""
@@ -141,6 +143,8 @@ class _Preparer:
         self.produced = 0
         self.work = 0
         """Tokens handled by macro expansion in this file."""
+        self.bombs: set[str] = set()
+        """Macros that expand to too much, which is found out once for each."""
         self.depth = 0
 
     # output
@@ -262,7 +266,7 @@ class _Preparer:
             if span is None:
                 return None
         finish = span[1] if span is not None else end
-        if self.produced > MAX_EXPANSION:
+        if self.produced > MAX_EXPANSION or macro.name in self.bombs or len(self.bombs) >= MAX_BOMBS:
             self.out.exhausted = True
             return None
         tokens = _tokens(self.source[start:finish], start)
@@ -273,6 +277,7 @@ class _Preparer:
             # the call stays a call; the work is taken back so that smaller macros still expand
             self.out.exhausted = True
             self.work = before
+            self.bombs.add(macro.name)
             return None
         self.produced += sum(len(text) for text, _ in expanded)
         self.copy(copied, start)

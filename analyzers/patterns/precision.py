@@ -12,7 +12,7 @@ from d2k.spec.facts import NONE, Kind, Op
 WIDE = frozenset({"f32", "f64"})
 HALF = frozenset({"f16", "bf16"})
 FP8 = frozenset({"f8e4m3", "f8e5m2"})
-MAX_DEPTH = 300
+MAX_DEPTH = 200
 
 _TYPES: WeakKeyDictionary[KernelView, dict[int, str | None]] = WeakKeyDictionary()
 

@@ -138,6 +138,11 @@ HOSTILE = {
     "namespaces": "namespace a {" * 10_000 + "}" * 10_000,
     "conditionals": "#if X\n" * 20_000,
     "macros": "#define A(x) B(x) B(x)\n#define B(x) C(x) C(x)\n#define C(x) A(x)\n" + "A(A(A(1)))\n" * 50,
+    "macros that double, called often": (
+        "#define A0 x\n"
+        + "".join(f"#define A{n} A{n - 1} A{n - 1}\n" for n in range(1, 60))
+        + "".join(f"A{n}\n" for n in range(20, 60)) * 10
+    ),
     "recursion": "__device__ float f(float a) { return f(a) + f(a + 1); }\n" + BODY.format("x[0] = f(x[1]);"),
     "doubling templates": (
         "template <int N> __device__ float f(float a) { if constexpr (N > 0) return f<N - 1>(a) + f<N - 1>(a + 1);\n"
