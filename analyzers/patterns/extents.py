@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.dataflow import flow
 from d2k.analyzers.patterns.loops import index_cone, walked, where
-from d2k.analyzers.patterns.numbering import difference, numbering
+from d2k.analyzers.patterns.numbering import Monomial, numbering
 from d2k.analyzers.patterns.skipping import touching_tiles
 from d2k.analyzers.patterns.tiles import differs_within, rests_on_tile
 from d2k.spec.facts import NONE, Kind
@@ -55,13 +55,19 @@ def _is_scalar(view: BodyView, load: int) -> bool:
 def _pairs(view: BodyView, loads: tuple[int, ...]) -> frozenset[int]:
     """Loads of two neighbouring entries of one array: the ends of a segment."""
     numbers = numbering(view)
-    found: set[int] = set()
-    for left in loads:
-        for right in loads:
-            apart = difference(numbers.index(view.op(right).args[0]), numbers.index(view.op(left).args[0]))
-            if apart == {(): 1}:
-                found |= {left, right}
-    return frozenset(found)
+    # by the index without its constant, and by that
+    at: dict[frozenset[tuple[Monomial, int]], dict[int, list[int]]] = {}
+    for load in loads:
+        index = dict(numbers.index(view.op(load).args[0]))
+        offset = index.pop((), 0)
+        at.setdefault(frozenset(one for one in index.items() if one[1]), {}).setdefault(offset, []).append(load)
+    return frozenset(
+        load
+        for offsets in at.values()
+        for offset, here in offsets.items()
+        for load in here
+        if offset + 1 in offsets or offset - 1 in offsets
+    )
 
 
 def _early(view: BodyView, loads: tuple[int, ...], pairs: frozenset[int]) -> Iterator[Extent]:

@@ -189,15 +189,14 @@ def _index_numbers(kernel: KernelView, op: Op) -> object:
 def _miss(kernel: KernelView) -> Miss:
     uses = tuple(_uses(kernel))
     numbers = numbering(kernel)
-    for one in uses:
-        for other in uses:
-            if one.sum.value < other.sum.value and _apart(kernel, one, other):
-                again = {numbers.number(fetch) for fetch in one.own} & {numbers.number(fetch) for fetch in other.own}
-                if again:
-                    evidence = tuple(Evidence(kernel.place(min(use.own)), "loads the tile") for use in (one, other))
-                    return Miss(
-                        Reason.NOT_LOAD_BEARING, "the tile is loaded once for each accumulator", evidence, certain=True
-                    )
+    tiles = [frozenset(numbers.number(fetch) for fetch in use.own) for use in uses]
+    for one, tile in zip(uses, tiles, strict=True):
+        for other, its in zip(uses, tiles, strict=True):
+            if one.sum.value < other.sum.value and not tile.isdisjoint(its) and _apart(kernel, one, other):
+                evidence = tuple(Evidence(kernel.place(min(use.own)), "loads the tile") for use in (one, other))
+                return Miss(
+                    Reason.NOT_LOAD_BEARING, "the tile is loaded once for each accumulator", evidence, certain=True
+                )
     sums = {use.sum.value for use in uses}
     if len(sums) >= 2:
         evidence = tuple(Evidence(kernel.place(value), "sums products") for value in sorted(sums)[:3])

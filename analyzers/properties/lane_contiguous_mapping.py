@@ -29,7 +29,7 @@ def detect(kernel: KernelView) -> Detection:
         return Undecided("memory is moved by calls into code that was not given")
     if not found:
         return Miss(detail="neighbouring lanes move nothing of their own")
-    if not total:
+    if total <= 0:
         return Miss(detail="the tiles that lanes move are empty")
     apart = next(one for one in found if one.how != "contiguous")
     step = f"{apart.step} elements" if apart.step is not None else "a row, or places that are read from memory,"

@@ -15,13 +15,20 @@ SHUFFLES = "".join(f"s += __shfl_xor_sync(0xffffffffu, s, {1 << step}); " for st
 
 
 def normalised_rows(count: int) -> str:
-    """Each of `count` rows is summed over a warp and divided by its sum, without a loop; all in one chain."""
+    """Each of `count` rows is summed over a warp and divided by the root of its sum, without a loop."""
     rows = "".join(
-        f"{{ float v = x[{row} * n + threadIdx.x] + t; float s = v * v; {SHUFFLES}"
-        f"t = v * rsqrtf(s); y[{row} * n + threadIdx.x] = t; }}\n"
+        f"{{ float v = x[{row} * n + threadIdx.x], s = v * v; {SHUFFLES}"
+        f"y[{row} * n + threadIdx.x] = v * rsqrtf(s); }}\n"
         for row in range(count)
     )
-    return f"__global__ void k(const float* x, float* y, int n) {{\nfloat t = 0.f;\n{rows}}}\n"
+    return f"__global__ void k(const float* x, float* y, int n) {{\n{rows}}}\n"
+
+
+def segments(count: int) -> str:
+    """`count` ends of segments, read one after the other."""
+    read = "".join(f"for (int i = o[b + {2 * at}]; i < o[b + {2 * at + 1}]; ++i) s += x[i];\n" for at in range(count))
+    body = f"int b = blockIdx.x; float s = 0.f;\n{read}y[b] = s;\n"
+    return f"__global__ void k(const float* x, const int* o, float* y) {{\n{body}}}\n"
 
 
 def products(count: int) -> str:
@@ -38,7 +45,9 @@ def products(count: int) -> str:
     return f"__global__ void k(const unsigned* a, const unsigned* b, float* y, int n) {{\n{declared}{loop}{stored}}}\n"
 
 
-@pytest.mark.parametrize("source", [normalised_rows(150), products(150)], ids=["statistics", "products"])
+@pytest.mark.parametrize(
+    "source", [normalised_rows(150), products(60), segments(100)], ids=["statistics", "products", "segments"]
+)
 def test_unrolled_kernels_take_bounded_time(source: str) -> None:
     begin = time.process_time()
     program = read("kernel.cu", source, Options())
