@@ -150,12 +150,13 @@ def _halves(kernel: KernelView) -> Match | None:
     """One accumulator that is taken apart in two halves, one of which gates the other."""
     data = flow(kernel)
     gates = frozenset(data.forward(sigmoids(kernel), _elementwise))
-    for one in contractions(kernel):
+    gated = tuple(value for value in kernel.values(Kind.ELEMENTWISE, name="mul") if value in gates)
+    for one in contractions(kernel) if gated else ():
         if not any(_sums_in(kernel, one, loop) for loop in kernel.loops_of(one.value)):
             continue
         made = frozenset(data.forward(one.sums, _elementwise))
-        for value in kernel.values(Kind.ELEMENTWISE, name="mul"):
-            if value not in made or value not in gates or kernel.op(value).loop == kernel.op(one.value).loop:
+        for value in gated:
+            if value not in made or kernel.op(value).loop == kernel.op(one.value).loop:
                 continue
             a, b = (_picks(kernel, arg, made) for arg in kernel.op(value).args[:2])
             if len(a) == 1 and len(b) == 1 and a != b:
