@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import click
 
@@ -35,6 +36,9 @@ def files(names: Sequence[str], options: analyze.Options, usual_entry: str = "")
 
     `usual_entry` is the entry of each file that has a function of that name; `options.entry` must be in one of them.
     """
+    for folder in options.include_dirs:
+        if not Path(folder).is_dir():
+            raise InputError(f"there is no folder `{folder}` to search headers in.")
     paths = expand(names, SUFFIXES)
     progress = Progress("analysed", len(paths))
     done: list[Analysed] = []

@@ -95,6 +95,20 @@ def _apply(name: str, numbers: tuple[Number, ...]) -> Constant:
     return None
 
 
+def foldable(body: Body) -> tuple[bool, ...]:
+    """For each value whether it can be a constant at all: whether every operand that folding needs can."""
+    found: list[bool] = []
+    for op in body.ops:
+        if op.kind in FOLDED and op.name != "bitcast" and op.args:
+            needed = op.args if op.kind is Kind.ELEMENTWISE else op.args[:1]
+            # whether two values differ is told of what is no number too
+            compares = op.kind is Kind.ELEMENTWISE and op.name in ("eq", "ne")
+            found.append(compares or all(arg != NONE and found[arg] for arg in needed))
+        else:
+            found.append(op.kind in (Kind.CONST, Kind.PARAM))
+    return tuple(found)
+
+
 def fold(body: Body, value: int, constants: Mapping[str, Constant]) -> Constant:
     """The constant that `value` is under `constants`, or None. None, as a constant of the source, folds to None too."""
     known: dict[int, Constant] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from d2k.analyzers.core.fold import FOLDED, fold
+from d2k.analyzers.core.fold import FOLDED, fold, foldable
 from d2k.spec.facts import (
     NONE,
     Body,
@@ -55,6 +55,11 @@ class BodyGraph:
         for value, op in enumerate(self.body.ops):
             found.setdefault(op.kind, []).append(value)
         return {kind: tuple(values) for kind, values in found.items()}
+
+    @cached_property
+    def foldable(self) -> tuple[bool, ...]:
+        """For each value whether it can be a constant: chains of sums are not followed from each of their terms."""
+        return foldable(self.body)
 
     @cached_property
     def nests(self) -> tuple[tuple[int, ...], ...]:
@@ -159,6 +164,8 @@ class BodyView:
         fixed = self.graph.fixed
         if value in fixed:
             return fixed[value]
+        if not self.graph.foldable[value]:
+            return None
         reads = self.graph.reads(value)
         known = self._folded if reads else fixed
         self.reads |= reads

@@ -83,4 +83,5 @@ def command(
 
         emit(render_audit_findings(judged.audit, form), out)
     score = judged.audit.score.combined
-    return 1 if fail_under is not None and (score is None or score < fail_under) else 0
+    # nan is in every range of numbers and below none
+    return 1 if fail_under is not None and not (score is not None and score >= fail_under) else 0

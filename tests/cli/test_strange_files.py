@@ -63,6 +63,16 @@ def test_a_folder_name_that_is_too_long(d2kc: Command) -> None:
     assert d2kc("new", "task", "t", "--folder", "x" * 500).code == 2
 
 
+def test_a_folder_of_headers_that_is_not_there(d2kc: Command, kernel: Path) -> None:
+    done = d2kc("analyze", kernel, "-I", "/nowhere")
+    assert done.code == 2
+    assert "/nowhere" in done.err
+
+
+def test_no_score_reaches_what_is_no_number(d2kc: Command, kernel: Path) -> None:
+    assert d2kc("audit", kernel, "--task", "gemm_bias_gelu", "--fail-under", "nan").code == 1
+
+
 def test_folders_are_searched_wherever_they_stand(d2kc: Command, tmp_path: Path) -> None:
     # the folder that was named may lie in one that a search would pass over
     folder = tmp_path / "build" / "kernels"

@@ -31,6 +31,14 @@ def segments(count: int) -> str:
     return f"__global__ void k(const float* x, const int* o, float* y) {{\n{body}}}\n"
 
 
+def exponentials(count: int) -> str:
+    """A chain of `count` sums with an exponential of each."""
+    chain = "".join(f"s = s * {at}.f + expf(s);\n" for at in range(count))
+    return (
+        f"__global__ void k(const float* x, float* y) {{\nfloat s = x[threadIdx.x];\n{chain}y[threadIdx.x] = s;\n}}\n"
+    )
+
+
 def products(count: int) -> str:
     """`count` products of tiles whose sums are all stored, inside one loop."""
     declared = "".join(f"float c{one}[4] = {{0, 0, 0, 0}};\n" for one in range(count))
@@ -46,7 +54,9 @@ def products(count: int) -> str:
 
 
 @pytest.mark.parametrize(
-    "source", [normalised_rows(150), products(60), segments(100)], ids=["statistics", "products", "segments"]
+    "source",
+    [normalised_rows(150), products(60), segments(100), exponentials(800)],
+    ids=["statistics", "products", "segments", "exponentials"],
 )
 def test_unrolled_kernels_take_bounded_time(source: str) -> None:
     begin = time.process_time()
