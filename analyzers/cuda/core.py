@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from d2k.analyzers.core.drafts import NO_ATTRS
 from d2k.analyzers.cuda.assigned import Assigned
-from d2k.analyzers.cuda.builder import NO_ATTRS, Builder
+from d2k.analyzers.cuda.builder import Builder
 from d2k.analyzers.cuda.cpp_types import BITS, FLOAT, INT, UNKNOWN_TYPE, CType
 from d2k.analyzers.cuda.frames import Frame
 from d2k.analyzers.cuda.scope import ClassInstance, Index, Unit

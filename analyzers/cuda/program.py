@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from d2k.analyzers.cuda.builder import TooLarge
+from d2k.analyzers.core.drafts import TooLarge
 from d2k.analyzers.cuda.collectives import Collective
 from d2k.analyzers.cuda.collectives import source as collective_source
 from d2k.analyzers.cuda.core import Context
@@ -292,7 +292,7 @@ class _Reader:
     def _host(self, ref: FunctionRef, reachable: bool) -> _Host:
         lowerer = HostLowerer(self.context, {}, self.library)
         problem = self._run(lowerer, ref, {})
-        body = lowerer.b.body()
+        body = lowerer.b.finished()
         if problem:
             place = ref.unit.place(ref.function.at, ref.function.end)
             self.found.problems.append(Problem(place, f"{ref.function.name}: {problem}"))
@@ -349,7 +349,7 @@ class _Reader:
             problem = problem or stopped
             if number == 0:
                 attrs.update(self._attributes(ref, lowerer))
-            body = lowerer.b.body()
+            body = lowerer.b.finished()
             self.ops += len(body.ops)
             label = ", ".join(f"{name}={value}" for name, value in constants.items()) if total > 1 else ""
             if total > 1 and label in labels:
@@ -408,7 +408,7 @@ class _Reader:
             if stopped:
                 attrs["incomplete"] = True
             numbers = tuple((host.name, host.lowerer.b.renumbered[value]) for value, _ in sites)
-            variant = Variant("", constants, launch, lowerer.b.body(), "template", numbers)
+            variant = Variant("", constants, launch, lowerer.b.finished(), "template", numbers)
             reach = Reach.LAUNCHED if host.reachable else Reach.DEAD
             name = f"{one.name}@{place.line}" if one.name in self.host_names else one.name
             self.host_names.add(one.name)

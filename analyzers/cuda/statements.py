@@ -8,8 +8,8 @@ from typing import ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
+from d2k.analyzers.core.drafts import LoopDraft
 from d2k.analyzers.cuda.assigned import Assigned, assigned
-from d2k.analyzers.cuda.builder import LoopDraft
 from d2k.analyzers.cuda.calls import Calls
 from d2k.analyzers.cuda.core import Context
 from d2k.analyzers.cuda.cpp_types import BOOL, INT, UNKNOWN_TYPE, CType

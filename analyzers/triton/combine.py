@@ -6,7 +6,8 @@ import ast
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from d2k.analyzers.triton.builder import Builder, TooLarge
+from d2k.analyzers.core.drafts import TooLarge
+from d2k.analyzers.triton.builder import Builder
 from d2k.analyzers.triton.lowering import Call
 from d2k.analyzers.triton.values import Func, KernelDef, Tup, Value
 from d2k.spec.facts import Kind

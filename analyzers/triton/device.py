@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 
-from d2k.analyzers.triton.builder import NO_ATTRS, Builder
+from d2k.analyzers.core.drafts import NO_ATTRS
+from d2k.analyzers.triton.builder import Builder
 from d2k.analyzers.triton.interp import Interp, NotConstant, capability
 from d2k.analyzers.triton.lowering import Call, Flow, Frame, Lowering, defaults
 from d2k.analyzers.triton.module import Module

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from d2k.analyzers.core.drafts import TooLarge
 from d2k.analyzers.triton import reach, variants
-from d2k.analyzers.triton.builder import Builder, TooLarge
+from d2k.analyzers.triton.builder import Builder
 from d2k.analyzers.triton.device import Device, is_constexpr, parameters
 from d2k.analyzers.triton.host import Context, Host
 from d2k.analyzers.triton.interp import Interp, NotConstant
@@ -241,7 +242,7 @@ def _lower(
         reading.contexts[id(owner)] = host.stored
     if problem:
         reading.problems.append(Problem(module.place(node), problem))
-    return Lowered(func, name, host, host.b.body(), problem)
+    return Lowered(func, name, host, host.b.finished(), problem)
 
 
 def _module_code(reading: Reading) -> Lowered:
@@ -257,7 +258,7 @@ def _module_code(reading: Reading) -> Lowered:
     if problem:
         reading.problems.append(Problem(Place(module.path, 1, 1), problem))
     anchor = ast.FunctionDef(name="", args=_NO_ARGUMENTS, body=[], decorator_list=[])
-    return Lowered(Func(anchor, module, ""), "", host, host.b.body(), problem)
+    return Lowered(Func(anchor, module, ""), "", host, host.b.finished(), problem)
 
 
 _NO_ARGUMENTS = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
@@ -418,7 +419,7 @@ def _lower_kernel(reading: Reading, kernel: KernelDef, spec: variants.Spec, inli
         if not any(one.text == problem for one in reading.problems):
             reading.problems.append(Problem(place, problem, (kernel.name,)))
     inlined.update(device.inlined)
-    return builder, builder.body()
+    return builder, builder.finished()
 
 
 def _params(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from d2k.analyzers.triton.builder import NO_ATTRS
+from d2k.analyzers.core.drafts import NO_ATTRS
 from d2k.analyzers.triton.device import Args, Device, Handler
 from d2k.analyzers.triton.lowering import Call
 from d2k.analyzers.triton.types import SCALE_FORMATS

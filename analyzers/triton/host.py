@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from d2k.analyzers.core.drafts import NO_ATTRS
 from d2k.analyzers.triton import gluon_calls
-from d2k.analyzers.triton.builder import NO_ATTRS, Builder
+from d2k.analyzers.triton.builder import Builder
 from d2k.analyzers.triton.device import initial_value, parameters
 from d2k.analyzers.triton.interp import Interp, NotConstant
 from d2k.analyzers.triton.lowering import FALLS, Call, Env, Flow, Frame, Lowering, defaults

@@ -10,8 +10,9 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from d2k.analyzers.core.drafts import NO_ATTRS
 from d2k.analyzers.core.fold import apply
-from d2k.analyzers.triton.builder import NO_ATTRS, Builder
+from d2k.analyzers.triton.builder import Builder
 from d2k.analyzers.triton.interp import Interp, NotConstant, _Device, _Limits, _Sibling
 from d2k.analyzers.triton.module import Import, Module, import_bindings
 from d2k.analyzers.triton.nodes import children, walk

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from d2k.analyzers.core.drafts import NO_ATTRS
 from d2k.analyzers.triton import dsl_calls, gluon_calls, inline_asm, tlx_calls
-from d2k.analyzers.triton.builder import NO_ATTRS
 from d2k.analyzers.triton.combine import combine_name
 from d2k.analyzers.triton.device import LANGUAGES, UNSAID, Args, Device, Handler
 from d2k.analyzers.triton.lowering import Call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from d2k.analyzers.triton.builder import NO_ATTRS
+from d2k.analyzers.core.drafts import NO_ATTRS
 from d2k.analyzers.triton.device import Args, Device, Handler
 from d2k.analyzers.triton.gluon_calls import space
 from d2k.analyzers.triton.values import UNKNOWN, DType, Literal, Named, Region, Value
