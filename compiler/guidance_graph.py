@@ -34,12 +34,6 @@ class Redundant(msgspec.Struct, frozen=True):
     through: str
 
 
-def guidance_graph(items: Iterable[Item]) -> GuidanceGraph:
-    """The graph of a compiled task's items."""
-    kept = tuple(items)
-    return GuidanceGraph({item.id: item.level for item in kept}, {item.id: item.requires for item in kept})
-
-
 def cycle(graph: GuidanceGraph) -> tuple[str, ...] | None:
     """One cycle as a path whose last item is its first, starting where the file mentions it first; None if acyclic."""
     sorter = TopologicalSorter(graph.requires)

@@ -26,7 +26,7 @@ from d2k.spec.expression import (
     Unary,
     too_deep,
 )
-from d2k.spec.hardware import ARCHITECTURES, Architecture
+from d2k.spec.hardware import Architecture
 
 Scalar = bool | int | float | str | Architecture
 Evaluated = Scalar | tuple[Scalar, ...]
@@ -295,8 +295,3 @@ def _scalar(value: Evaluated) -> Scalar:
 def _list(value: Evaluated) -> tuple[Scalar, ...]:
     assert isinstance(value, tuple)
     return value
-
-
-def architecture_scope() -> dict[str, Architecture]:
-    """The names of all architectures as values, for `arch >= sm90`."""
-    return dict(ARCHITECTURES)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from d2k.analyzers.core.drafts import NO_ATTRS
 from d2k.analyzers.cuda.assigned import Assigned
 from d2k.analyzers.cuda.builder import Builder
-from d2k.analyzers.cuda.cpp_types import BITS, FLOAT, INT, UNKNOWN_TYPE, CType
+from d2k.analyzers.cuda.cpp_types import BITS, INT, UNKNOWN_TYPE, CType
 from d2k.analyzers.cuda.frames import Frame
 from d2k.analyzers.cuda.scope import ClassInstance, Index, Unit
 from d2k.analyzers.cuda.syntax import Node
@@ -561,9 +561,6 @@ class Core:
 
     def expression(self, node: Node) -> Thing:
         raise NotImplementedError
-
-    def float_val(self, value: float) -> Val:
-        return Val(self.const(value, "f32"), FLOAT)
 
     def new_object(self, instance: ClassInstance) -> Obj:
         """An object with every field uninitialised."""

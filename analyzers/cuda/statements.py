@@ -858,9 +858,6 @@ class Statements(Calls):
         self._asm(node)
         return NEXT
 
-    def _nothing(self, node: Node) -> str:
-        return NEXT
-
 
 _OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "ne": "eq", "eq": "ne"}
 _MIRROR = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "ne": "ne"}

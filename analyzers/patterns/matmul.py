@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from d2k.analyzers.core.view import BodyView
 from d2k.analyzers.patterns.dataflow import flow
-from d2k.analyzers.patterns.loops import movers, walked
+from d2k.analyzers.patterns.loops import movers
 from d2k.analyzers.patterns.memo import memo
 from d2k.spec.facts import NONE, Kind, Op
 
@@ -95,9 +95,3 @@ def is_sum(op: Op) -> bool:
     return op.kind in (Kind.PHI, Kind.CAST, Kind.SHAPE, Kind.ITEM, Kind.LOAD, Kind.MMA) or (
         op.kind is Kind.ELEMENTWISE and op.name in ("add", "sub", "mul", "fma", "where")
     )
-
-
-def contracts(view: BodyView, loop: int) -> bool:
-    """The loop walks operands of a matrix product."""
-    fetched = frozenset(walked(view, loop))
-    return any(fetched & {*one.a_fetches, *one.b_fetches} for one in products(view))

@@ -152,10 +152,6 @@ def next_power_of_2(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def previous_power_of_2(n: int) -> int:
-    return 1 << (n.bit_length() - 1) if n > 0 else 1
-
-
 _FUNCTIONS: Mapping[str, Callable[..., object]] = {
     "builtins.abs": abs,
     "builtins.all": all,
