@@ -264,6 +264,11 @@ class KernelView(BodyView):
         hosts = self.program.hosts
         return tuple((hosts[name], value) for name, value in self.variant.sites if name in hosts)
 
+    def launch_place(self) -> Place:
+        """Where the variant is launched, or where the kernel stands if no launch is in sight."""
+        sites = self.launch_sites()
+        return sites[0][0].op(sites[0][1]).place if sites else self.kernel.place
+
     def pointer(self, address: int) -> str | None:
         """Name of the one pointer parameter that `address` is derived from; None if there is none or several."""
         pointers = {param.name for param in self.kernel.params if param.pointer}

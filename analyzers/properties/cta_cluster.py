@@ -125,10 +125,8 @@ def _of_tiles(kernel: KernelView, size: int) -> Detection:
 
 
 def _launch(kernel: KernelView) -> Place:
-    sites = kernel.launch_sites()
-    if kernel.kernel.attrs.get("cluster_dims") is None and sites:
-        return sites[0][0].op(sites[0][1]).place
-    return kernel.kernel.place
+    written_at_the_kernel = kernel.kernel.attrs.get("cluster_dims") is not None
+    return kernel.kernel.place if written_at_the_kernel else kernel.launch_place()
 
 
 def _barriers(kernel: KernelView) -> tuple[Evidence, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from d2k.analyzers.core.detector import Detection, Evidence, Example, Match, Miss
 from d2k.analyzers.core.view import KernelView
 from d2k.analyzers.patterns.build_options import build_option
-from d2k.spec.facts import Kind, Place
+from d2k.spec.facts import Kind
 from d2k.spec.finding import Reason, Status
 
 REGISTER_LIMIT = "maxrregcount"
@@ -22,7 +22,7 @@ def detect(kernel: KernelView) -> Detection:
     if count is None:
         return Miss(detail="neither launch bounds nor warp counts nor register limits are set", certain=True)
     detail = f"num_warps={count} whatever the shape"
-    return Miss(Reason.WRONG_PARAMETER, detail, (Evidence(_launch_place(kernel), detail),), certain=True)
+    return Miss(Reason.WRONG_PARAMETER, detail, (Evidence(kernel.launch_place(), detail),), certain=True)
 
 
 def _moved_registers(kernel: KernelView) -> tuple[Match, ...]:
@@ -40,7 +40,7 @@ def _launch_bounds(kernel: KernelView) -> tuple[Match, ...]:
 
 
 def _launch_options(kernel: KernelView) -> tuple[Match, ...]:
-    place = _launch_place(kernel)
+    place = kernel.launch_place()
     found: list[Match] = []
     if kernel.launch.maxnreg is not None:
         text = f"at most {kernel.launch.maxnreg} registers a thread"
@@ -58,11 +58,6 @@ def _launch_options(kernel: KernelView) -> tuple[Match, ...]:
 def _build_options(kernel: KernelView) -> tuple[Match, ...]:
     place = build_option(kernel.program, REGISTER_LIMIT) if kernel.kernel.language == "cuda" else None
     return () if place is None else (Match((Evidence(place, REGISTER_LIMIT),), {"mechanism": "maxnreg"}),)
-
-
-def _launch_place(kernel: KernelView) -> Place:
-    sites = kernel.launch_sites()
-    return sites[0][0].op(sites[0][1]).place if sites else kernel.kernel.place
 
 
 TRITON = """
