@@ -51,9 +51,9 @@ def files(names: Sequence[str], options: analyze.Options, usual_entry: str = "")
             # one that a directory or a glob brought along: the others go on
             click.echo(f"warning: left out: {error}", err=True)
             continue
-        program = analyze.read(text.path, text.text, options)
-        if usual_entry and any(function.name == usual_entry for function in program.functions):
-            program = analyze.read(text.path, text.text, replace(options, entry=usual_entry))
+        program = analyze.read(text.path, text.text, replace(options, entry=options.entry or usual_entry))
+        if not options.entry and usual_entry and all(one.name != usual_entry for one in program.functions):
+            program = analyze.read(text.path, text.text, options)
         done.append(Analysed(text, program, analyze.report(program, text.text, options)))
         progress.step()
     if not done:
